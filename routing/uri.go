@@ -1,0 +1,95 @@
+package routing
+
+import "strings"
+
+// URISpelling is the spelling of WAMP URIs.
+type URISpelling struct{}
+
+// URI separates with '.'. Inside a level '.', '#' and each character of the Unicode property White_Space are escaped (a
+// character of several bytes is one code, %C2%A0), an empty level is %00. WAMP has three forms of match: exact is
+// ParseTopic and [Topic.Filter]; wildcard is ParseFilter, in which an empty level is one-level; prefix is ParsePrefix.
+var URI URISpelling
+
+var _ Spelling = URI
+
+// ParseTopic reads a URI. It does not allocate when the text is its own canonical text.
+func (URISpelling) ParseTopic(text string) (Topic, error) {
+	s := separated{levels: uriLevels}
+	text, err := s.parse(ErrTopic, text)
+	return Topic{text}, err
+}
+
+// PrintTopic writes any topic.
+func (URISpelling) PrintTopic(t Topic) (string, error) {
+	s := separated{levels: uriLevels}
+	return s.print(ErrTopic, t.text)
+}
+
+// ParseFilter reads the wildcard form: each empty level is a one-level segment.
+func (URISpelling) ParseFilter(text string) (Filter, error) {
+	s := separated{levels: uriLevels, wild: true}
+	text, err := s.parse(ErrFilter, text)
+	return Filter{text: text}, err
+}
+
+// PrintFilter writes the wildcard form; it refuses a filter with any-levels.
+func (URISpelling) PrintFilter(f Filter) (string, error) {
+	s := separated{levels: uriLevels, wild: true}
+	return s.print(ErrFilter, f.text)
+}
+
+// Prefix is the prefix form of a WAMP match. It may cut inside a level, which no filter can: Filter is the complete
+// levels and any-levels, Match tells of what Filter matches whether it begins with the text.
+type Prefix struct {
+	Filter Filter
+	text   string
+}
+
+// ParsePrefix reads the prefix form: complete levels as in ParseTopic, then whatever the cut left of the next, possibly
+// nothing. The empty text is the prefix of all topics. Errors wrap [ErrFilter].
+func (u URISpelling) ParsePrefix(text string) (Prefix, error) {
+	cut := strings.LastIndexByte(text, '.')
+	if len(text) > maxSpelled {
+		return Prefix{}, &TextError{Of: ErrFilter, Fault: FaultLong, Byte: maxSpelled}
+	}
+	if fault, at := checkText(text[cut+1:]); fault != 0 {
+		return Prefix{}, refuse(ErrFilter, fault, text, ".", cut+1+at)
+	}
+	rest := alphabet{inner: uriLevels.inner, starts: uriLevels.starts}
+	if at := rest.raw(text[cut+1:]); at >= 0 {
+		return Prefix{}, refuse(ErrFilter, FaultCharacter, text, ".", cut+1+at)
+	}
+	if cut < 0 {
+		return Prefix{Filter{text: "#"}, text}, nil
+	}
+	s := separated{levels: uriLevels}
+	done, err := s.parse(ErrFilter, text[:cut])
+	if err != nil {
+		return Prefix{}, err
+	}
+	done = companyText(done) + "/#"
+	if fault, at := scanFilter(done, false); fault != 0 {
+		return Prefix{}, &TextError{Of: ErrFilter, Fault: fault, Level: strings.Count(done[:at], "/"), Byte: cut}
+	}
+	return Prefix{Filter{text: done}, text}, nil
+}
+
+// companyText is a canonical text made ready to be followed by more segments.
+func companyText(text string) string {
+	if strings.IndexByte(text, '/') < 0 {
+		return soleLevel(text)
+	}
+	return text
+}
+
+// String is the text that was parsed.
+func (p Prefix) String() string { return p.text }
+
+// Match tells whether the URI of t begins with the text, and t is seen by p.Filter.
+func (p Prefix) Match(t Topic) bool {
+	if !p.Filter.Match(t) {
+		return false
+	}
+	uri, err := URI.PrintTopic(t)
+	return err == nil && strings.HasPrefix(uri, p.text)
+}
