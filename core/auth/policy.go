@@ -1,0 +1,57 @@
+// Package auth says who a client is and what it may do: one policy for every
+// protocol, decided on canonical names only, never on a protocol's spelling.
+package auth
+
+// Principal is who acts: what a client proved at log-in.
+type Principal struct {
+	User     string // "" for an anonymous client
+	ClientID string
+	Groups   []string
+}
+
+// Action is what a principal wants to do.
+type Action uint8
+
+const (
+	Publish Action = iota
+	Subscribe
+	Consume
+	Declare
+	Call
+	Register
+	Admin
+)
+
+// String is the action's name in rules, logs and errors.
+func (a Action) String() string {
+	return [...]string{"publish", "subscribe", "consume", "declare", "call", "register", "admin"}[a]
+}
+
+// ObjectKind says what an Object's Name is.
+type ObjectKind uint8
+
+const (
+	Topic    ObjectKind = iota // a topic or filter of amq.topic, canonical text
+	Queue                      // a queue's name
+	Exchange                   // an exchange's name
+	Procedure
+)
+
+// Object is what is acted upon.
+type Object struct {
+	Kind ObjectKind
+	Name string
+}
+
+// Policy decides. It returns nil to allow, else a sentence for the log that
+// clients do not see. It may be called from any goroutine and must not block;
+// no lock is held over the call. The nil Policy allows everything.
+type Policy func(Principal, Action, Object) error
+
+// Check asks the policy.
+func (p Policy) Check(who Principal, a Action, o Object) error {
+	if p == nil {
+		return nil
+	}
+	return p(who, a, o)
+}

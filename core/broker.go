@@ -1,0 +1,122 @@
+package core
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"entrepot/core/auth"
+)
+
+// SessionID names a client session for as long as it lives, over
+// reconnections; 0 is the broker itself.
+type SessionID uint64
+
+// Config is a broker's settings.
+type Config struct {
+	// MaxMessage is the largest payload in bytes that any protocol may publish.
+	MaxMessage int
+	// MaxRetained and MaxRetainedBytes bound the retained messages of a realm.
+	MaxRetained      int
+	MaxRetainedBytes int64
+}
+
+// DefaultConfig is what runs when nothing is set.
+func DefaultConfig() Config {
+	return Config{MaxMessage: 16 << 20, MaxRetained: 1_000_000, MaxRetainedBytes: 1 << 30}
+}
+
+// Validate returns an error wrapping ErrInvalid for a setting that makes no sense.
+func (c Config) Validate() error {
+	switch {
+	case c.MaxMessage < 1 || c.MaxMessage > 256<<20:
+		return invalid("max message %d: from 1 byte to 256 MiB", c.MaxMessage)
+	case c.MaxRetained < 0 || c.MaxRetainedBytes < 0:
+		return invalid("limits of retained messages: not negative")
+	}
+	return nil
+}
+
+// Broker is one realm: a name space with its exchanges, queues, sessions and
+// retained messages. All methods may be called from any goroutine.
+type Broker struct {
+	cfg      Config
+	realm    string
+	engine   Engine
+	policy   auth.Policy
+	log      *slog.Logger
+	retained *retainedStore
+	groups   groups
+	lastID   atomic.Uint64
+
+	mu        sync.Mutex
+	sessions  map[sessionName]*record
+	protocols map[string]*protocol
+	closing   bool
+}
+
+// NewBroker makes the broker of a realm on an engine. The nil policy allows
+// everything. Whoever made the engine closes it after Broker.Close.
+func NewBroker(cfg Config, realm string, e Engine, p auth.Policy, log *slog.Logger) *Broker {
+	return &Broker{
+		cfg: cfg, realm: realm, engine: e, policy: p, log: log,
+		retained:  newRetainedStore(cfg.MaxRetained, cfg.MaxRetainedBytes),
+		groups:    groups{holders: map[QueueKey]int{}},
+		sessions:  map[sessionName]*record{},
+		protocols: map[string]*protocol{},
+	}
+}
+
+// Realm is the broker's name.
+func (b *Broker) Realm() string { return b.realm }
+
+// MaxMessage is the largest payload that Publish takes.
+func (b *Broker) MaxMessage() int { return b.cfg.MaxMessage }
+
+// Close refuses new sessions and ends those that wait for their client. Call
+// it after the adapters closed their connections.
+func (b *Broker) Close() {
+	b.mu.Lock()
+	b.closing = true
+	var waiting []*record
+	for _, r := range b.sessions {
+		waiting = append(waiting, r)
+	}
+	b.mu.Unlock()
+	for _, r := range waiting {
+		r.stopTimers()
+	}
+}
+
+// Realms finds a broker by the name that a client gave (AMQP virtual host,
+// STOMP host, WAMP realm).
+type Realms struct {
+	byName   map[string]*Broker
+	fallback *Broker
+}
+
+// NewRealms serves the given brokers by their names; unknown names, which
+// clients send as they please (STOMP's host is often a host name), get the
+// first.
+func NewRealms(first *Broker, more ...*Broker) *Realms {
+	r := &Realms{byName: map[string]*Broker{first.realm: first}, fallback: first}
+	for _, b := range more {
+		r.byName[b.realm] = b
+	}
+	return r
+}
+
+// Broker returns the broker of a realm, exact telling whether it has that name.
+func (r *Realms) Broker(name string) (b *Broker, exact bool) {
+	if b, ok := r.byName[name]; ok {
+		return b, true
+	}
+	return r.fallback, false
+}
+
+// Each calls f for every broker.
+func (r *Realms) Each(f func(*Broker)) {
+	for _, b := range r.byName {
+		f(b)
+	}
+}

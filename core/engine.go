@@ -1,0 +1,60 @@
+package core
+
+import "context"
+
+// Engine keeps the exchanges and queues of one realm. It is used by Broker and
+// Session alone; rights are checked before a call comes here, owners of
+// exclusive queues by the engine (the By fields). All methods may be called
+// from any goroutine. core/enginetest is its contract in tests.
+//
+// Receivers and Done are called with no lock held that another method takes;
+// a Source is called under its queue's lock and calls nothing back.
+type Engine interface {
+	DeclareExchange(ctx context.Context, s ExchangeSpec) error
+	DeleteExchange(ctx context.Context, name string, ifUnused bool) error
+	DeclareQueue(ctx context.Context, s QueueSpec) (QueueInfo, error)
+	// DeleteQueue removes a queue with its bindings and returns how many ready
+	// messages went with it. Its consumers are told by QueueGone if their
+	// receiver has it.
+	DeleteQueue(ctx context.Context, k QueueKey, o DeleteOptions) (int, error)
+	PurgeQueue(ctx context.Context, k QueueKey, by SessionID) (int, error)
+	// Bind returns whether the binding is new. Publishes that begin after it
+	// returned see it.
+	Bind(ctx context.Context, s BindSpec) (added bool, err error)
+	Unbind(ctx context.Context, s BindSpec) error
+	// Replay feeds src into the queue as there is room, each message marked
+	// Replayed and with value as what matched.
+	Replay(ctx context.Context, k QueueKey, src Source, value any) error
+	Consume(ctx context.Context, k QueueKey, o ConsumeOptions, r Receiver) (Consumer, error)
+	// Publish routes m and puts it into every queue that it matches, or none
+	// when one refuses. done may be nil.
+	Publish(b *Batch, m *Message, done Done)
+	// Apply does all of ops or none.
+	Apply(b *Batch, ops []Op, done Done)
+	Stats() EngineStats
+}
+
+// QueueGone is implemented by receivers that want to know when their queue
+// was deleted under them. Called once, outside of all locks; the consumer is
+// cancelled already.
+type QueueGone interface{ QueueGone() }
+
+// Source yields retained messages one after the other, ok false at the end.
+type Source func() (m *Message, ok bool)
+
+// Op is one step of an Apply: a publish when Message is set, else a settlement
+// of Seq on Consumer.
+type Op struct {
+	Message  *Message
+	Consumer Consumer
+	Seq      uint64
+	Outcome  Outcome
+}
+
+// EngineStats are sums over an engine at one moment.
+type EngineStats struct {
+	Exchanges, Queues, Bindings, Consumers int
+	Ready, Unsettled                       int
+	Bytes                                  int64  // payload bytes of both
+	Unroutable                             uint64 // messages that no queue matched
+}

@@ -1,0 +1,46 @@
+package core
+
+import "entrepot/routing"
+
+// ExchangeSpec describes an exchange to declare.
+type ExchangeSpec struct {
+	Name string
+	Kind routing.Kind
+	// Alternate takes what this exchange matches to nothing; "" for none.
+	Alternate  string
+	Durable    bool
+	AutoDelete bool // goes when its last binding as a source goes
+	Internal   bool // clients cannot publish to it
+	// Passive: only tell whether it exists.
+	Passive bool
+}
+
+// Replay says whether a Bind is followed by the retained messages that match.
+type Replay uint8
+
+const (
+	ReplayNever Replay = iota
+	// ReplayIfNew: only when the binding was not there before.
+	ReplayIfNew
+	ReplayAlways
+)
+
+// BindSpec describes a binding from an exchange to a queue, or to another
+// exchange when Exchange is not empty.
+type BindSpec struct {
+	Source   string
+	Queue    QueueKey
+	Exchange string
+	// Filter is the binding key: a filter on a topic exchange, a literal on a
+	// direct one.
+	Filter routing.Filter
+	Args   routing.Headers
+	// Value is the adapter's own; it comes back in Delivery.Matched. Binding
+	// the same source, target, filter and arguments again replaces it.
+	Value any
+	// AtMostOnce: whatever this binding brings in is taken as AtMostOnce,
+	// unless another binding of the queue that matched says otherwise.
+	AtMostOnce bool
+	Replay     Replay
+	By         SessionID
+}

@@ -1,0 +1,241 @@
+// Package local is the embedded engine: exchanges and queues of one realm in
+// this process. Routing is routing.Router behind a cache of routes; every
+// queue has a lock of its own, and one drainer at a time hands its messages to
+// consumers, on the goroutine of the publisher that found it idle or of the
+// consumer that resumed.
+//
+// Locks: Engine.mu (topology) is never held while a queue's lock is taken by
+// the same goroutine for delivery; no two queue locks are held at once; no
+// lock is held over Deliver or Done.
+package local
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"entrepot/core"
+	"entrepot/routing"
+)
+
+// Engine implements core.Engine in memory.
+type Engine struct {
+	log   *slog.Logger
+	start time.Time
+	gens  generations
+
+	topics *exchange // amq.topic
+	byName *exchange // the default exchange, which the router does not know
+
+	unroutable atomic.Uint64
+
+	mu        sync.RWMutex
+	router    *routing.Router[*queue]
+	exchanges map[string]*exchange
+	queues    map[core.QueueKey]*queue
+	bindings  int
+}
+
+var _ core.Engine = (*Engine)(nil)
+
+// New returns an engine with the standard exchanges.
+func New(log *slog.Logger) *Engine {
+	e := &Engine{
+		log: log, start: time.Now(),
+		gens:      generations{seed: maphash.MakeSeed()},
+		byName:    newExchange(core.ExchangeSpec{Name: core.DefaultExchange}),
+		router:    routing.NewRouter[*queue](),
+		exchanges: map[string]*exchange{},
+		queues:    map[core.QueueKey]*queue{},
+	}
+	for _, s := range standard() {
+		if err := e.DeclareExchange(context.Background(), s); err != nil {
+			panic("local: standard exchange: " + err.Error()) // a fault of this file
+		}
+	}
+	e.topics = e.exchanges[core.TopicExchange]
+	return e
+}
+
+// clock is the time since the engine started, on the monotonic clock.
+func (e *Engine) clock() time.Duration { return time.Since(e.start) }
+
+// Publish implements core.Engine.
+func (e *Engine) Publish(b *core.Batch, m *core.Message, done core.Done) {
+	r, err := e.route(m)
+	if err == nil && r.refuses {
+		e.Apply(b, []core.Op{{Message: m}}, done)
+		return
+	}
+	routed := false
+	if err == nil {
+		for _, t := range r.targets {
+			t.queue.put(b, m, t)
+		}
+		if routed = len(r.targets) > 0; !routed {
+			e.unroutable.Add(1)
+		}
+	}
+	if done != nil {
+		done(routed, err)
+	}
+}
+
+// find returns a queue that the session may touch.
+func (e *Engine) find(k core.QueueKey, by core.SessionID) (*queue, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.findLocked(k, by)
+}
+
+func (e *Engine) findLocked(k core.QueueKey, by core.SessionID) (*queue, error) {
+	q := e.queues[k]
+	if q == nil {
+		return nil, fmt.Errorf("%v: %w", k, core.ErrNotFound)
+	}
+	return q, q.owner(by)
+}
+
+// DeclareQueue implements core.Engine.
+func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueInfo, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q, err := e.findLocked(s.Key, s.By)
+	if q != nil {
+		if err == nil && !s.Passive && !sameQueue(q.spec, s) {
+			err = fmt.Errorf("%v: %w", s.Key, core.ErrConflict)
+		}
+		if err != nil {
+			return core.QueueInfo{}, err
+		}
+		q.used()
+		return q.info(), nil
+	}
+	if s.Passive {
+		return core.QueueInfo{}, err
+	}
+	if err := supported(s.Args); err != nil {
+		return core.QueueInfo{}, fmt.Errorf("%v: %w", s.Key, err)
+	}
+	q = newQueue(e, s)
+	e.queues[s.Key] = q
+	e.named(s.Key)
+	q.used()
+	return core.QueueInfo{Key: s.Key}, nil
+}
+
+// named forgets the default exchange's route to a queue that came or went.
+func (e *Engine) named(k core.QueueKey) {
+	if k.Kind != core.NamedQueue {
+		return
+	}
+	if a, err := core.QueueAddress(k.Name); err == nil {
+		e.gens.slot(a.Topic.First()).Add(1)
+	}
+}
+
+func sameQueue(a, b core.QueueSpec) bool {
+	a.Args.Shown, b.Args.Shown = nil, nil
+	if !a.Exclusive && !b.Exclusive {
+		a.By, b.By = 0, 0
+	}
+	a.Drops, b.Drops = nil, nil
+	return reflect.DeepEqual(a, b)
+}
+
+// supported refuses what this engine cannot do yet, by name.
+func supported(a core.QueueArgs) error {
+	for _, x := range []struct {
+		name string
+		set  bool
+	}{
+		{"x-dead-letter-exchange", a.DeadLetter != nil},
+		{"x-max-priority", a.MaxPriority > 0},
+		{"x-single-active-consumer", a.SingleActive},
+		{"x-delivery-limit", a.HasLimit},
+		{"x-redelivery-delay", a.RedeliverWait > 0},
+		{"x-last-value-key", a.LastValueKey != ""},
+		{"x-overflow reject-publish-dlx", a.Overflow == core.RejectPublishDLX},
+	} {
+		if x.set {
+			return fmt.Errorf("argument %s: %w", x.name, core.ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// DeleteQueue implements core.Engine.
+func (e *Engine) DeleteQueue(_ context.Context, k core.QueueKey, o core.DeleteOptions) (int, error) {
+	q, err := e.find(k, o.By)
+	if err != nil {
+		return 0, err
+	}
+	return e.remove(q, o)
+}
+
+// remove takes a queue out of the topology, then ends it.
+func (e *Engine) remove(q *queue, o core.DeleteOptions) (int, error) {
+	e.mu.Lock()
+	if e.queues[q.spec.Key] != q {
+		e.mu.Unlock()
+		return 0, fmt.Errorf("%v: %w", q.spec.Key, core.ErrNotFound)
+	}
+	if err := q.close(o); err != nil {
+		e.mu.Unlock()
+		return 0, err
+	}
+	delete(e.queues, q.spec.Key)
+	for _, rb := range e.router.RemoveQueue(q) {
+		e.bindings--
+		kind, _ := e.router.Kind(rb.Source)
+		e.gens.change(kind, rb.Filter)
+		e.unused(rb.Source)
+	}
+	e.named(q.spec.Key)
+	e.mu.Unlock()
+	return q.end(), nil
+}
+
+// PurgeQueue implements core.Engine.
+func (e *Engine) PurgeQueue(_ context.Context, k core.QueueKey, by core.SessionID) (int, error) {
+	q, err := e.find(k, by)
+	if err != nil {
+		return 0, err
+	}
+	return q.purge(), nil
+}
+
+// Replay implements core.Engine.
+func (e *Engine) Replay(_ context.Context, k core.QueueKey, src core.Source, value any) error {
+	q, err := e.find(k, 0)
+	if q == nil {
+		return err
+	}
+	q.replay(src, value)
+	return nil
+}
+
+// Stats implements core.Engine.
+func (e *Engine) Stats() core.EngineStats {
+	e.mu.RLock()
+	st := core.EngineStats{Exchanges: len(e.exchanges) + 1, Queues: len(e.queues), Bindings: e.bindings,
+		Unroutable: e.unroutable.Load()}
+	all := make([]*queue, 0, len(e.queues))
+	for _, q := range e.queues {
+		all = append(all, q)
+	}
+	e.mu.RUnlock()
+	for _, q := range all {
+		i := q.info()
+		st.Ready += i.Messages
+		st.Unsettled += i.Unsettled
+		st.Bytes += i.Bytes
+		st.Consumers += i.Consumers
+	}
+	return st
+}

@@ -1,0 +1,138 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+
+	"entrepot/core"
+	"entrepot/routing"
+)
+
+// exchange is a declared exchange with its cached routes.
+type exchange struct {
+	spec  core.ExchangeSpec
+	cache routeCache
+}
+
+func newExchange(s core.ExchangeSpec) *exchange {
+	return &exchange{spec: s, cache: routeCache{seed: maphash.MakeSeed()}}
+}
+
+// standard are the exchanges that every realm has, beside the default one.
+func standard() []core.ExchangeSpec {
+	return []core.ExchangeSpec{
+		{Name: core.TopicExchange, Kind: routing.TopicKind, Durable: true},
+		{Name: "amq.direct", Kind: routing.Direct, Durable: true},
+		{Name: "amq.fanout", Kind: routing.Fanout, Durable: true},
+		{Name: "amq.headers", Kind: routing.HeadersKind, Durable: true},
+		{Name: "amq.match", Kind: routing.HeadersKind, Durable: true},
+	}
+}
+
+// DeclareExchange implements core.Engine.
+func (e *Engine) DeclareExchange(_ context.Context, s core.ExchangeSpec) error {
+	passive := s.Passive
+	s.Passive = false
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	have := e.exchanges[s.Name]
+	switch {
+	case have == nil && passive:
+		return fmt.Errorf("exchange %q: %w", s.Name, core.ErrNotFound)
+	case passive || have != nil && have.spec == s:
+		return nil
+	case have != nil:
+		return fmt.Errorf("exchange %q (%s): %w", s.Name, have.spec.Kind, core.ErrConflict)
+	}
+	if err := e.router.Declare(s.Name, s.Kind, s.Alternate); err != nil {
+		return fmt.Errorf("exchange %q: %w: %w", s.Name, core.ErrInvalid, err)
+	}
+	e.exchanges[s.Name] = newExchange(s)
+	e.gens.all.Add(1)
+	return nil
+}
+
+// DeleteExchange implements core.Engine.
+func (e *Engine) DeleteExchange(_ context.Context, name string, ifUnused bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.exchanges[name] == nil {
+		return fmt.Errorf("exchange %q: %w", name, core.ErrNotFound)
+	}
+	if ifUnused && e.router.InUse(name) {
+		return fmt.Errorf("exchange %q: %w", name, core.ErrInUse)
+	}
+	e.dropExchange(name)
+	return nil
+}
+
+// dropExchange is called with mu held.
+func (e *Engine) dropExchange(name string) {
+	e.router.Delete(name)
+	delete(e.exchanges, name)
+	e.gens.all.Add(1)
+}
+
+// Bind implements core.Engine.
+func (e *Engine) Bind(_ context.Context, s core.BindSpec) (bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	rb, kind, err := e.binding(s)
+	if err != nil {
+		return false, err
+	}
+	rb.Value = bound{value: s.Value, atMostOnce: s.AtMostOnce}
+	added, err := e.router.Bind(rb)
+	if err != nil {
+		return false, fmt.Errorf("binding of exchange %q: %w: %w", s.Source, core.ErrInvalid, err)
+	}
+	if added {
+		e.bindings++
+	}
+	e.gens.change(kind, rb.Filter)
+	return added, nil
+}
+
+// Unbind implements core.Engine.
+func (e *Engine) Unbind(_ context.Context, s core.BindSpec) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	rb, kind, err := e.binding(s)
+	if err != nil {
+		return err
+	}
+	if !e.router.Unbind(rb) {
+		return fmt.Errorf("binding %q of exchange %q: %w", s.Filter, s.Source, core.ErrNotFound)
+	}
+	e.bindings--
+	e.gens.change(kind, rb.Filter)
+	e.unused(s.Source)
+	return nil
+}
+
+// unused deletes an auto-delete exchange that lost its last binding. With mu held.
+func (e *Engine) unused(name string) {
+	if x := e.exchanges[name]; x != nil && x.spec.AutoDelete && !e.router.InUse(name) {
+		e.dropExchange(name)
+	}
+}
+
+// binding finds the ends of a binding. With mu held.
+func (e *Engine) binding(s core.BindSpec) (rb routing.Binding[*queue], kind routing.Kind, err error) {
+	source := e.exchanges[s.Source]
+	if source == nil {
+		return rb, 0, fmt.Errorf("exchange %q: %w", s.Source, core.ErrNotFound)
+	}
+	rb = routing.Binding[*queue]{Source: s.Source, Filter: s.Filter, Args: s.Args}
+	if s.Exchange != "" {
+		if e.exchanges[s.Exchange] == nil {
+			return rb, 0, fmt.Errorf("exchange %q: %w", s.Exchange, core.ErrNotFound)
+		}
+		rb.Exchange = s.Exchange
+		return rb, source.spec.Kind, nil
+	}
+	q, err := e.findLocked(s.Queue, s.By)
+	rb.Queue = q
+	return rb, source.spec.Kind, err
+}

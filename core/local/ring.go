@@ -1,0 +1,149 @@
+package local
+
+import (
+	"time"
+
+	"entrepot/core"
+)
+
+// entry is one message in one queue.
+type entry struct {
+	msg *core.Message
+	// to says which bindings brought it here; shared by all messages of a route.
+	to  *target
+	seq uint64
+	// deadline is on the engine's clock (see clock), 0 for none.
+	deadline time.Duration
+	attempts uint32
+	// transient: taken as AtMostOnce.
+	transient bool
+	replayed  bool
+	// started: handed over once and returned; a session queue neither expires
+	// nor overflows it, since its client may know its packet id.
+	started bool
+}
+
+func (e *entry) size() int64 { return int64(len(e.msg.Payload)) }
+
+// ring is a double-ended queue of entries. The zero value is empty; an empty
+// ring gives large memory back.
+type ring struct {
+	buf  []entry // length is a power of two
+	head int
+	n    int
+}
+
+const ringKeep = 64 // entries kept allocated when empty
+
+func (r *ring) len() int { return r.n }
+
+func (r *ring) at(i int) *entry { return &r.buf[(r.head+i)&(len(r.buf)-1)] }
+
+func (r *ring) grow() {
+	if r.n < len(r.buf) {
+		return
+	}
+	buf := make([]entry, max(8, 2*len(r.buf)))
+	for i := range r.n {
+		buf[i] = *r.at(i)
+	}
+	r.buf, r.head = buf, 0
+}
+
+func (r *ring) pushBack(e entry) {
+	r.grow()
+	r.n++
+	*r.at(r.n - 1) = e
+}
+
+func (r *ring) pushFront(e entry) {
+	r.grow()
+	r.head = (r.head - 1) & (len(r.buf) - 1)
+	r.n++
+	*r.at(0) = e
+}
+
+func (r *ring) popFront() entry {
+	p := r.at(0)
+	e := *p
+	*p = entry{}
+	r.head = (r.head + 1) & (len(r.buf) - 1)
+	r.n--
+	if r.n == 0 && len(r.buf) > ringKeep {
+		*r = ring{}
+	}
+	return e
+}
+
+// keep removes the entries that f refuses, in order.
+func (r *ring) keep(f func(*entry) bool) {
+	n := 0
+	for i := range r.n {
+		if p := r.at(i); f(p) {
+			*r.at(n) = *p
+			n++
+		}
+	}
+	for i := n; i < r.n; i++ {
+		*r.at(i) = entry{}
+	}
+	r.n = n
+	if n == 0 {
+		*r = ring{}
+	}
+}
+
+// returned holds entries that were out and came back. Every one of them is
+// older than all that never went out, so they are always taken first, by seq.
+type returned []entry
+
+func (h *returned) push(e entry) {
+	*h = append(*h, e)
+	s := *h
+	for i := len(s) - 1; i > 0; {
+		p := (i - 1) / 2
+		if s[p].seq <= s[i].seq {
+			break
+		}
+		s[p], s[i] = s[i], s[p]
+		i = p
+	}
+}
+
+func (h *returned) pop() entry {
+	s := *h
+	top, last := s[0], len(s)-1
+	s[0] = s[last]
+	s[last] = entry{}
+	s = s[:last]
+	for i := 0; ; {
+		c := 2*i + 1
+		if c >= len(s) {
+			break
+		}
+		if c+1 < len(s) && s[c+1].seq < s[c].seq {
+			c++
+		}
+		if s[i].seq <= s[c].seq {
+			break
+		}
+		s[i], s[c] = s[c], s[i]
+		i = c
+	}
+	*h = s
+	if last == 0 && cap(s) > ringKeep {
+		*h = nil
+	}
+	return top
+}
+
+// keep removes the entries that f refuses.
+func (h *returned) keep(f func(*entry) bool) {
+	var left returned
+	for i := range *h {
+		if f(&(*h)[i]) {
+			left.push((*h)[i])
+		}
+	}
+	*h = left
+}

@@ -1,0 +1,177 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"entrepot/routing"
+)
+
+// retainedStore keeps the last value of each topic. Its lock orders storing
+// with routing: a retained publish holds it shared from the store to the end
+// of routing, a Bind that replays holds it alone, so that for each topic a
+// subscriber gets either the stored value or the live one, and never an older
+// after a newer.
+type retainedStore struct {
+	order   sync.RWMutex
+	stripes [64]sync.Mutex // by topic: two publishers of one topic route in the order they store
+	seed    maphash.Seed
+
+	mu       sync.RWMutex // the tree and the sums; innermost
+	tree     routing.Tree[*retainedValue]
+	version  uint64
+	bytes    int64
+	maxCount int
+	maxBytes int64
+}
+
+type retainedValue struct {
+	msg     *Message
+	version uint64
+	timer   *time.Timer
+}
+
+func newRetainedStore(maxCount int, maxBytes int64) *retainedStore {
+	return &retainedStore{seed: maphash.MakeSeed(), maxCount: maxCount, maxBytes: maxBytes}
+}
+
+// publish stores m and then routes it, as one step towards binds.
+func (r *retainedStore) publish(m *Message, route func()) error {
+	r.order.RLock()
+	defer r.order.RUnlock()
+	s := &r.stripes[maphash.String(r.seed, m.Topic.String())%uint64(len(r.stripes))]
+	s.Lock()
+	defer s.Unlock()
+	if err := r.set(m); err != nil {
+		return err
+	}
+	route()
+	return nil
+}
+
+// set stores or, with an empty payload, clears.
+func (r *retainedStore) set(m *Message) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old, had := r.tree.Get(m.Topic)
+	if len(m.Payload) == 0 {
+		if had {
+			r.removeLocked(m.Topic, old)
+		}
+		return nil
+	}
+	bytes, count := r.bytes+int64(len(m.Payload)), r.tree.Len()+1
+	if had {
+		bytes, count = bytes-int64(len(old.msg.Payload)), count-1
+	}
+	if bytes > r.maxBytes || count > r.maxCount {
+		return fmt.Errorf("retained messages: %w", ErrFull)
+	}
+	if had {
+		old.stop()
+	}
+	r.version++
+	v := &retainedValue{msg: m, version: r.version}
+	if m.Props != nil && m.Props.HasTTL {
+		v.timer = time.AfterFunc(m.Props.TTL, func() { r.expire(m.Topic, v) })
+	}
+	r.tree.Set(m.Topic, v)
+	r.bytes = bytes
+	return nil
+}
+
+func (v *retainedValue) stop() {
+	if v.timer != nil {
+		v.timer.Stop()
+	}
+}
+
+func (r *retainedStore) removeLocked(t routing.Topic, v *retainedValue) {
+	v.stop()
+	r.tree.Delete(t)
+	r.bytes -= int64(len(v.msg.Payload))
+}
+
+func (r *retainedStore) expire(t routing.Topic, v *retainedValue) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now, ok := r.tree.Get(t); ok && now == v {
+		r.removeLocked(t, v)
+	}
+}
+
+func (r *retainedStore) size() (int, int64) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.tree.Len(), r.bytes
+}
+
+// get is the topic's value; nil when there is none.
+func (r *retainedStore) get(t routing.Topic) *retainedValue {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	v, _ := r.tree.Get(t)
+	return v
+}
+
+// source lists the topics that match now and yields each one's value when it
+// is asked for, unless a newer one went out live since.
+func (r *retainedStore) source(f routing.Filter) (Source, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var topics []routing.Topic
+	r.tree.Match(f, func(t routing.Topic, _ *retainedValue) bool {
+		topics = append(topics, t)
+		return true
+	})
+	limit := r.version
+	next := func() (*Message, bool) {
+		for len(topics) > 0 {
+			t := topics[0]
+			topics = topics[1:]
+			if v := r.get(t); v != nil && v.version <= limit && !v.msg.Expired(time.Now()) {
+				return v.msg, true
+			}
+		}
+		return nil, false
+	}
+	return next, len(topics) > 0
+}
+
+// bind makes a binding and starts the replay that it asks for.
+func (b *Broker) bind(ctx context.Context, s BindSpec) error {
+	if s.Replay == ReplayNever || s.Source != TopicExchange || s.Exchange != "" {
+		_, err := b.engine.Bind(ctx, s)
+		return err
+	}
+	b.retained.order.Lock()
+	added, err := b.engine.Bind(ctx, s)
+	var src Source
+	if err == nil && (added || s.Replay == ReplayAlways) {
+		var some bool
+		if src, some = b.retained.source(s.Filter); !some {
+			src = nil
+		}
+	}
+	b.retained.order.Unlock()
+	if src == nil {
+		return err
+	}
+	return b.engine.Replay(ctx, s.Queue, src, s.Value)
+}
+
+// Retained returns the last value of a topic, nil when it has none. Rights:
+// subscribe.
+func (s *Session) Retained(t routing.Topic) (*Message, error) {
+	if err := s.allowFilter(t.Filter()); err != nil {
+		return nil, err
+	}
+	v := s.broker.retained.get(t)
+	if v == nil || v.msg.Expired(time.Now()) {
+		return nil, nil
+	}
+	return v.msg, nil
+}

@@ -1,0 +1,89 @@
+package core
+
+import (
+	"fmt"
+	"sync"
+
+	"entrepot/core/auth"
+	"entrepot/routing"
+)
+
+// maxGrants bounds the publish addresses whose permission a session remembers.
+const maxGrants = 256
+
+// grants remembers addresses that this session may publish to, so that the
+// policy is not asked for every message. Emptied when full.
+type grants struct {
+	mu sync.Mutex
+	ok map[Address]struct{}
+}
+
+// allow asks the policy; what clients see says no more than "not allowed".
+func (s *Session) allow(a auth.Action, o auth.Object) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	if s.broker.policy == nil {
+		return nil
+	}
+	if err := s.broker.policy.Check(s.hello.Principal, a, o); err != nil {
+		s.broker.log.Debug("refused by policy", "protocol", s.origin.Protocol, "client", s.hello.ClientID,
+			"action", a.String(), "object", o.Name, "reason", err)
+		return fmt.Errorf("%s %q: %w", a, o.Name, ErrNotAllowed)
+	}
+	return nil
+}
+
+// allowQueue asks for named queues; internal ones are the adapters' own, their
+// bindings are what is checked.
+func (s *Session) allowQueue(a auth.Action, k QueueKey) error {
+	if k.Kind != NamedQueue {
+		return s.open()
+	}
+	return s.allow(a, auth.Object{Kind: auth.Queue, Name: k.Name})
+}
+
+func (s *Session) allowFilter(f routing.Filter) error {
+	return s.allow(auth.Subscribe, filterObject(f))
+}
+
+// allowBind: reading from the source, writing to the target.
+func (s *Session) allowBind(b BindSpec) error {
+	read := auth.Object{Kind: auth.Exchange, Name: b.Source}
+	if b.Source == TopicExchange {
+		read = filterObject(b.Filter)
+	}
+	if err := s.allow(auth.Subscribe, read); err != nil {
+		return err
+	}
+	if b.Exchange != "" {
+		return s.allow(auth.Declare, auth.Object{Kind: auth.Exchange, Name: b.Exchange})
+	}
+	return s.allowQueue(auth.Declare, b.Queue)
+}
+
+// allowPublish remembers what the policy granted.
+func (s *Session) allowPublish(a Address) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	if s.broker.policy == nil {
+		return nil
+	}
+	s.grants.mu.Lock()
+	_, known := s.grants.ok[a]
+	s.grants.mu.Unlock()
+	if known {
+		return nil
+	}
+	if err := s.allow(auth.Publish, publishObject(a)); err != nil {
+		return err
+	}
+	s.grants.mu.Lock()
+	defer s.grants.mu.Unlock()
+	if s.grants.ok == nil || len(s.grants.ok) >= maxGrants {
+		s.grants.ok = map[Address]struct{}{}
+	}
+	s.grants.ok[a] = struct{}{}
+	return nil
+}

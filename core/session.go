@@ -1,0 +1,315 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"entrepot/core/auth"
+	"entrepot/routing"
+)
+
+// Forever is a session expiry that never comes.
+const Forever time.Duration = -1
+
+// Hello is what a client brings when it connects.
+type Hello struct {
+	Protocol  string
+	Principal auth.Principal
+	ClientID  string
+	Remote    string
+	// Resumable sessions are found again by protocol and client id; a second
+	// connection of the same name takes the session over. Others end with
+	// their connection.
+	Resumable bool
+	// Clean ends an older session of that name and begins a new one.
+	Clean bool
+	// Expiry is how long the session outlives its connection.
+	Expiry time.Duration
+	Will   *Will
+	// Kick is called once, from another goroutine, when the session was taken
+	// over; all verbs then return ErrClosed. It must not block. It may come
+	// before Connect returns.
+	Kick func()
+}
+
+// Will is published when a connection is lost.
+type Will struct {
+	Message *Message
+	Delay   time.Duration
+}
+
+// CloseReason says how a connection ended.
+type CloseReason uint8
+
+const (
+	CloseNormal   CloseReason = iota // the client said good-bye: no will
+	CloseWithWill                    // it said good-bye and asked for the will
+	CloseLost                        // the network, a time-out, a protocol error
+	CloseShutdown                    // the broker stops: will, as the connection is lost
+)
+
+// Session is one client connection's hold on the broker. Rights and owners are
+// checked at every verb. Methods may be called from any goroutine; after Close
+// or a take-over they return ErrClosed.
+type Session struct {
+	// Traffic counts this connection's messages.
+	Traffic Traffic
+
+	broker *Broker
+	rec    *record
+	hello  Hello
+	origin *Origin
+	drops  *Drops
+	ended  atomic.Bool
+	grants grants
+
+	mu        sync.Mutex
+	consumers map[*heldConsumer]struct{}
+}
+
+// ID names the client session, the same after a resume.
+func (s *Session) ID() SessionID { return s.rec.id }
+
+// Origin is what the session's messages are stamped with; compare the pointer
+// or the Session field to recognise a client's own messages.
+func (s *Session) Origin() *Origin { return s.origin }
+
+// Drops counts drops of this session's protocol.
+func (s *Session) Drops() *Drops { return s.drops }
+
+// Broker is the realm that the session lives in.
+func (s *Session) Broker() *Broker { return s.broker }
+
+// State is what the adapter kept for this client session with SetState, nil in
+// a new one. Connect hands it over after the older connection is fenced off.
+func (s *Session) State() any {
+	s.rec.mu.Lock()
+	defer s.rec.mu.Unlock()
+	return s.rec.state
+}
+
+// SetState keeps the adapter's own state with the client session.
+func (s *Session) SetState(v any) {
+	s.rec.mu.Lock()
+	defer s.rec.mu.Unlock()
+	if s.rec.current == s {
+		s.rec.state = v
+	}
+}
+
+// SetExpiry changes how long the session outlives its connection.
+func (s *Session) SetExpiry(d time.Duration) {
+	s.rec.mu.Lock()
+	defer s.rec.mu.Unlock()
+	if s.rec.current == s {
+		s.rec.expiry = d
+	}
+}
+
+func (s *Session) open() error {
+	if s.ended.Load() {
+		return fmt.Errorf("session %q: %w", s.hello.ClientID, ErrClosed)
+	}
+	return nil
+}
+
+// DeclareExchange makes an exchange. Reserved names are refused with
+// ErrNotAllowed unless it is there and the declare is passive or the same.
+func (s *Session) DeclareExchange(ctx context.Context, x ExchangeSpec) error {
+	if err := s.allow(auth.Declare, auth.Object{Kind: auth.Exchange, Name: x.Name}); err != nil {
+		return err
+	}
+	if err := checkName("exchange", x.Name); err != nil {
+		return err
+	}
+	if reservedName(x.Name) {
+		x.Passive = true
+		if err := s.broker.engine.DeclareExchange(ctx, x); err != nil {
+			return fmt.Errorf("exchange %q: names that start with amq. or $ are reserved: %w", x.Name, ErrNotAllowed)
+		}
+		return nil
+	}
+	return s.broker.engine.DeclareExchange(ctx, x)
+}
+
+// DeleteExchange removes an exchange with its bindings.
+func (s *Session) DeleteExchange(ctx context.Context, name string, ifUnused bool) error {
+	if err := s.allow(auth.Declare, auth.Object{Kind: auth.Exchange, Name: name}); err != nil {
+		return err
+	}
+	if name == DefaultExchange || reservedName(name) {
+		return fmt.Errorf("exchange %q: %w: it is the broker's own", name, ErrNotAllowed)
+	}
+	return s.broker.engine.DeleteExchange(ctx, name, ifUnused)
+}
+
+// DeclareQueue makes a queue, or takes hold of a group queue. Exclusive queues
+// end with the client session.
+func (s *Session) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error) {
+	if err := s.allowQueue(auth.Declare, q.Key); err != nil {
+		return QueueInfo{}, err
+	}
+	if err := checkQueueName(q.Key, q.Passive); err != nil {
+		return QueueInfo{}, err
+	}
+	q.By = s.rec.id
+	if q.Drops == nil {
+		q.Drops = s.drops
+	}
+	if q.Key.Kind == GroupQueue {
+		return s.broker.groups.hold(ctx, s, q)
+	}
+	info, err := s.broker.engine.DeclareQueue(ctx, q)
+	if err == nil && q.Exclusive && !q.Passive {
+		s.rec.own(q.Key)
+	}
+	return info, err
+}
+
+func checkQueueName(k QueueKey, passive bool) error {
+	if k.Kind != NamedQueue {
+		return nil
+	}
+	if err := checkName("queue", k.Name); err != nil {
+		return err
+	}
+	if reservedName(k.Name) && !passive {
+		return fmt.Errorf("%v: %w: names that start with amq. or $ are reserved", k, ErrNotAllowed)
+	}
+	return nil
+}
+
+// DeleteQueue removes a queue and returns how many ready messages went with
+// it; of a group queue it gives up this session's hold.
+func (s *Session) DeleteQueue(ctx context.Context, k QueueKey, o DeleteOptions) (int, error) {
+	if err := s.allowQueue(auth.Declare, k); err != nil {
+		return 0, err
+	}
+	if k.Kind == GroupQueue {
+		return 0, s.broker.groups.release(ctx, s.rec, k)
+	}
+	o.By = s.rec.id
+	n, err := s.broker.engine.DeleteQueue(ctx, k, o)
+	if err == nil {
+		s.rec.disown(k)
+	}
+	return n, err
+}
+
+// PurgeQueue drops the ready messages and returns their number.
+func (s *Session) PurgeQueue(ctx context.Context, k QueueKey) (int, error) {
+	if err := s.allowQueue(auth.Consume, k); err != nil {
+		return 0, err
+	}
+	return s.broker.engine.PurgeQueue(ctx, k, s.rec.id)
+}
+
+// Bind makes a binding and, as b.Replay says, starts the replay of retained
+// messages; binding and snapshot are one step for each topic.
+func (s *Session) Bind(ctx context.Context, b BindSpec) error {
+	if err := s.allowBind(b); err != nil {
+		return err
+	}
+	b.By = s.rec.id
+	return s.broker.bind(ctx, b)
+}
+
+// Unbind removes a binding; ErrNotFound when it is not there.
+func (s *Session) Unbind(ctx context.Context, b BindSpec) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	b.By = s.rec.id
+	return s.broker.engine.Unbind(ctx, b)
+}
+
+// Consume attaches a receiver to a queue. The session cancels what is still
+// attached when it closes.
+func (s *Session) Consume(ctx context.Context, k QueueKey, o ConsumeOptions, r Receiver) (Consumer, error) {
+	if err := s.allowQueue(auth.Consume, k); err != nil {
+		return nil, err
+	}
+	o.By = s.rec.id
+	c, err := s.broker.engine.Consume(ctx, k, o, r)
+	if err != nil {
+		return nil, err
+	}
+	h := &heldConsumer{Consumer: c, session: s, lost: Requeue}
+	if k.Kind == SessionQueue {
+		h.lost = Return
+	}
+	if err := s.hold(h); err != nil {
+		c.Cancel(h.lost)
+		return nil, err
+	}
+	return h, nil
+}
+
+// heldConsumer lets the session cancel what its client left open.
+type heldConsumer struct {
+	Consumer
+	session *Session
+	lost    Outcome // of held deliveries when the connection goes
+}
+
+func (h *heldConsumer) Cancel(o Outcome) {
+	h.session.mu.Lock()
+	delete(h.session.consumers, h)
+	h.session.mu.Unlock()
+	h.Consumer.Cancel(o)
+}
+
+func (s *Session) hold(h *heldConsumer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.open(); err != nil {
+		return err
+	}
+	if s.consumers == nil {
+		s.consumers = map[*heldConsumer]struct{}{}
+	}
+	s.consumers[h] = struct{}{}
+	return nil
+}
+
+// fence ends the connection's hold: no verb works after it, no Deliver runs.
+// False when it was fenced before.
+func (s *Session) fence() bool {
+	s.mu.Lock()
+	first := s.ended.CompareAndSwap(false, true)
+	left := s.consumers
+	s.consumers = nil
+	s.mu.Unlock()
+	for h := range left {
+		h.Consumer.Cancel(h.lost)
+	}
+	return first
+}
+
+// Close ends the connection's hold; the client session lives on for its
+// expiry. Closing a session that was taken over does nothing.
+func (s *Session) Close(reason CloseReason) {
+	s.rec.leave(s, reason)
+	s.broker.closed(s)
+}
+
+// address of a message, for the cache of rights.
+func (m *Message) address() Address { return Address{m.Exchange, m.Topic} }
+
+// publishObject is what a publish to a is checked against.
+func publishObject(a Address) auth.Object {
+	if name, ok := a.QueueName(); ok {
+		return auth.Object{Kind: auth.Queue, Name: name}
+	}
+	if a.Exchange == TopicExchange {
+		return auth.Object{Kind: auth.Topic, Name: a.Topic.String()}
+	}
+	return auth.Object{Kind: auth.Exchange, Name: a.Exchange}
+}
+
+func filterObject(f routing.Filter) auth.Object {
+	return auth.Object{Kind: auth.Topic, Name: f.String()}
+}
