@@ -95,6 +95,7 @@ func (c *Conn) Kick(err error) {
 	if c.kicked.CompareAndSwap(nil, &err) {
 		// A closed socket needs no waking.
 		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+		c.Outbox.unblock()
 	}
 }
 
@@ -151,9 +152,16 @@ func (c *Conn) readPlain() error {
 			c.rest = buf[:have]
 			return c.readError(err)
 		}
-		if wait := c.Outbox.backlogged(); wait != nil {
-			<-wait
+		if c.waitForRoom(); c.kicked.Load() != nil {
+			return ErrKicked
 		}
+	}
+}
+
+// waitForRoom waits while too many answers wait for the socket, or until Kick.
+func (c *Conn) waitForRoom() {
+	if wait := c.Outbox.backlogged(); wait != nil && c.kicked.Load() == nil {
+		<-wait
 	}
 }
 
@@ -175,8 +183,8 @@ func (c *Conn) readRaw() error {
 		if c.err != nil {
 			return c.err
 		}
-		if wait := c.Outbox.backlogged(); wait != nil {
-			<-wait
+		if c.waitForRoom(); c.kicked.Load() != nil {
+			return ErrKicked
 		}
 	}
 }

@@ -39,9 +39,9 @@ type Outbox struct {
 	mu      sync.Mutex
 	cur     *buffer // being filled
 	chunks  []chunk // before cur: full buffers and large payloads, in order
-	unsent  int      // all bytes not yet given to the socket
-	dirty   bool     // in a batch
-	writing bool     // a Flush or the goroutine has the socket
+	unsent  int     // all bytes not yet given to the socket
+	dirty   bool    // in a batch
+	writing bool    // a Flush or the goroutine has the socket
 	refused bool
 	err     error
 	drained chan struct{} // closed when the reader may go on
@@ -141,7 +141,7 @@ func (o *Outbox) added(b *core.Batch) {
 	}
 }
 
-// Backlogged returns a channel to wait on before reading on, nil when there is
+// backlogged returns a channel to wait on before reading on, nil when there is
 // no need to.
 func (o *Outbox) backlogged() <-chan struct{} {
 	o.mu.Lock()
@@ -153,6 +153,16 @@ func (o *Outbox) backlogged() <-chan struct{} {
 		o.drained = make(chan struct{})
 	}
 	return o.drained
+}
+
+// unblock lets a reader go on that waits for room.
+func (o *Outbox) unblock() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.drained != nil {
+		close(o.drained)
+		o.drained = nil
+	}
 }
 
 // Unsent is the number of bytes that wait for the socket.

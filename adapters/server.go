@@ -34,7 +34,7 @@ type Server struct {
 type peerCount struct{ open, pending int }
 
 // NewServer returns a server that makes a Protocol for each connection with
-// open, which is called by the connection's reader.
+// open, which must not block.
 func NewServer(cfg Config, name string, log *slog.Logger, open func(*Conn) Protocol) *Server {
 	return &Server{
 		cfg: cfg, name: name, log: log.With("protocol", name), open: open,
