@@ -17,28 +17,24 @@ var _ Spelling = Dotted
 
 // ParseTopic reads a routing key. It does not allocate when the text is its own canonical text.
 func (DottedSpelling) ParseTopic(text string) (Topic, error) {
-	s := separated{levels: dottedTopic}
-	text, err := s.parse(ErrTopic, text)
+	text, err := dottedTopics.parse(text)
 	return Topic{text}, err
 }
 
 // PrintTopic writes any topic.
 func (DottedSpelling) PrintTopic(t Topic) (string, error) {
-	s := separated{levels: dottedTopic}
-	return s.print(ErrTopic, t.text)
+	return dottedTopics.print(t.text)
 }
 
 // ParseFilter reads a binding key or the destination of a subscription.
 func (DottedSpelling) ParseFilter(text string) (Filter, error) {
-	s := separated{levels: dottedFilter, one: "*", many: "#", wild: true}
-	text, err := s.parse(ErrFilter, text)
+	text, err := dottedFilters.parse(text)
 	return Filter{text: text}, err
 }
 
 // PrintFilter writes any filter; the mark of [Filter.WithDollars] is not in the text.
 func (DottedSpelling) PrintFilter(f Filter) (string, error) {
-	s := separated{levels: dottedFilter, one: "*", many: "#", wild: true}
-	return s.print(ErrFilter, f.text)
+	return dottedFilters.print(f.text)
 }
 
 // ParseAngle is ParseFilter for STOMP clients used to ActiveMQ: a last level that is exactly ">" is any-levels. Printed

@@ -128,7 +128,7 @@ func (f Filter) Match(t Topic) bool {
 // beginsWild tells whether the first segment of a canonical text is a wildcard.
 func beginsWild(text string) bool { return text != "" && (text[0] == '+' || text[0] == '#') }
 
-// levels is what is left of a canonical text to go through; next == false at its end. Comparable, cheap to copy.
+// levels is what is left of a canonical text to go through; more is false at its end. Comparable, cheap to copy.
 type levels struct {
 	text string
 	more bool
@@ -141,9 +141,9 @@ func openLevels(text string) levels {
 	return levels{text, true}
 }
 
-// next cuts the next level off.
-func (l levels) next() (string, levels) {
-	head, tail, more := strings.Cut(l.text, "/")
+// cut takes the next level off; sep is what parts the levels.
+func (l levels) cut(sep string) (string, levels) {
+	head, tail, more := strings.Cut(l.text, sep)
 	return head, levels{tail, more}
 }
 
@@ -155,7 +155,7 @@ func matchLevels(f, t levels) bool {
 	retry := false
 	for f.more || t.more {
 		if f.more {
-			segment, rest := f.next()
+			segment, rest := f.cut("/")
 			if segment == "#" {
 				if !rest.more {
 					return true
@@ -164,7 +164,7 @@ func matchLevels(f, t levels) bool {
 				continue
 			}
 			if t.more {
-				level, left := t.next()
+				level, left := t.cut("/")
 				if segment == "+" || segment == level {
 					f, t = rest, left
 					continue
@@ -174,7 +174,7 @@ func matchLevels(f, t levels) bool {
 		if !retry || !retryT.more {
 			return false
 		}
-		_, retryT = retryT.next()
+		_, retryT = retryT.cut("/")
 		f, t = retryF, retryT
 	}
 	return true

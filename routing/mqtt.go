@@ -45,7 +45,7 @@ func (MQTTSpelling) PrintFilter(f Filter) (string, error) {
 	n := 0
 	for l := openLevels(f.text); l.more; n++ {
 		var segment string
-		if segment, l = l.next(); segment == "#" && l.more {
+		if segment, l = l.cut("/"); segment == "#" && l.more {
 			return "", &TextError{Of: ErrFilter, Fault: FaultUnspellable, Level: n, Byte: -1}
 		}
 	}

@@ -1,7 +1,5 @@
 package routing
 
-import "strings"
-
 // MaxSegment is the greatest length in bytes of one path segment (RFC 7252, 5.10).
 const MaxSegment = 255
 
@@ -26,7 +24,7 @@ func (PathSpelling) ParseTopic(segments []string) (Topic, error) {
 			w.level(pathLevels.decoded(s))
 		}
 		if w.err != nil {
-			return Topic{}, &TextError{Of: ErrTopic, Fault: w.err.(*TextError).Fault, Level: w.count, Byte: at}
+			return Topic{}, &TextError{Of: ErrTopic, Fault: w.err.Fault, Level: w.count, Byte: at}
 		}
 		at += len(s) + 1
 	}
@@ -45,9 +43,6 @@ func (PathSpelling) PrintTopic(t Topic) ([]string, error) {
 		}
 		if len(segments[i]) > MaxSegment {
 			return nil, &TextError{Of: ErrTopic, Fault: FaultSegment, Level: i, Byte: -1}
-		}
-		if strings.IndexByte(l, 0) >= 0 {
-			return nil, &TextError{Of: ErrTopic, Fault: FaultNUL, Level: i, Byte: -1}
 		}
 	}
 	return segments, nil

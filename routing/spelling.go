@@ -40,114 +40,132 @@ func checkText(text string) (Fault, int) {
 	return FaultUTF8, 0
 }
 
-// separated is what the spellings that part levels with a dot have in common.
-type separated struct {
-	levels *alphabet
-	one    string // the text of a one-level segment
-	many   string // the text of an any-levels segment; "" and one == "": there is none
-	wild   bool   // the texts above are wildcards
+// dotted is what the spellings that part levels with a dot have in common: one of them, for topics or for filters.
+type dotted struct {
+	levels   *alphabet
+	of       error  // ErrTopic or ErrFilter
+	wild     bool   // it has wildcards
+	one      string // the text of one-level
+	many     string // the text of any-levels; "" when there is none
+	nonempty bool   // an empty level must be escaped, or is a wildcard
 }
 
-// plain tells whether text can be translated by exchanging separators: ASCII without anything that either side escapes.
-func (s *separated) plain(text string, from byte) bool {
-	if len(text) > MaxBytes || text == "" {
+var (
+	dottedTopics  = dotted{levels: dottedTopic, of: ErrTopic}
+	dottedFilters = dotted{levels: dottedFilter, of: ErrFilter, wild: true, one: "*", many: "#"}
+	uriTopics     = dotted{levels: uriLevels, of: ErrTopic, nonempty: true}
+	uriPrefixes   = dotted{levels: uriLevels, of: ErrFilter, nonempty: true} // the complete levels of a prefix
+	uriFilters    = dotted{levels: uriLevels, of: ErrFilter, wild: true, nonempty: true}
+)
+
+// plain tells whether text can be translated by exchanging separators: a topic of ASCII without anything that either
+// side escapes. sep is the separator of the side it comes from.
+func (d *dotted) plain(text string, sep byte) bool {
+	if d.wild || text == "" || len(text) > MaxBytes {
 		return false
 	}
-	last := from
-	count := 0
+	count, last := 1, sep
 	for i := range len(text) {
 		c := text[i]
 		switch {
-		case c == from:
-			if last == from && s.levels == uriLevels {
+		case c == sep:
+			if d.nonempty && last == sep {
 				return false
 			}
 			count++
-		case c >= utf8.RuneSelf || c == 0 || c == '%' || s.levels.starts[c] || canonical.starts[c]:
+		case c >= utf8.RuneSelf || c == 0 || c == '%' || d.levels.starts[c] || canonical.starts[c]:
 			return false
 		}
 		last = c
 	}
-	return count < MaxLevels && (last != from || s.levels != uriLevels)
+	return count <= MaxLevels && !(d.nonempty && last == sep)
 }
 
-func (s *separated) parse(of error, text string) (string, error) {
-	if !s.wild && s.plain(text, '.') {
+// refuse is the error for a fault at a level and byte.
+func (d *dotted) refuse(fault Fault, level, at int) error {
+	return &TextError{Of: d.of, Fault: fault, Level: level, Byte: at}
+}
+
+// parse turns a text into canonical text.
+func (d *dotted) parse(text string) (string, error) {
+	if d.plain(text, '.') {
 		return strings.ReplaceAll(text, ".", "/"), nil
 	}
 	if len(text) > maxSpelled {
-		return "", &TextError{Of: of, Fault: FaultLong, Byte: maxSpelled}
+		return "", d.refuse(FaultLong, 0, maxSpelled)
+	}
+	if strings.Count(text, ".") >= MaxLevels {
+		return "", d.refuse(FaultLevels, MaxLevels, nth(text, '.', MaxLevels))
 	}
 	if fault, at := checkText(text); fault != 0 {
-		return "", refuse(of, fault, text, ".", at)
+		return "", refuse(d.of, fault, text, ".", at)
 	}
-	w := writer{of: of, buf: make([]byte, 0, len(text)+len(text)/8+3)}
-	at := 0
-	for {
-		end := strings.IndexByte(text[at:], '.')
-		last := end < 0
-		level := text[at:]
-		if !last {
-			level = text[at : at+end]
-		}
-		if i := s.add(&w, level); i >= 0 {
-			w.fail(FaultCharacter)
-			at += i
+	w := writer{of: d.of, buf: make([]byte, 0, len(text)+len(text)/8+3)}
+	for l, at := (levels{text, true}), 0; l.more; {
+		var level string
+		level, l = l.cut(".")
+		if i := d.segment(&w, level); i >= 0 {
+			return "", d.refuse(FaultCharacter, w.count, at+i)
 		}
 		if w.err != nil {
-			return "", &TextError{Of: of, Fault: w.err.(*TextError).Fault, Level: w.count, Byte: at}
-		}
-		if last {
-			break
+			return "", d.refuse(w.err.Fault, w.err.Level, at)
 		}
 		at += len(level) + 1
 	}
 	return w.text()
 }
 
-// add reads one segment; it returns where it holds what should have been escaped, or -1.
-func (s *separated) add(w *writer, text string) int {
-	if s.wild {
-		switch text {
-		case s.one:
-			w.wildcard('+')
-			return -1
-		case s.many:
-			w.wildcard('#')
-			return -1
-		}
+// nth is where the n-th c stands in text, from 1.
+func nth(text string, c byte, n int) int {
+	at := -1
+	for range n {
+		at += 1 + strings.IndexByte(text[at+1:], c)
 	}
-	if i := s.levels.raw(text); i >= 0 {
+	return at
+}
+
+// segment reads one segment; it returns where it holds what should have been escaped, or -1.
+func (d *dotted) segment(w *writer, text string) int {
+	switch {
+	case d.wild && text == d.one:
+		w.wildcard('+')
+		return -1
+	case d.wild && text == d.many:
+		w.wildcard('#')
+		return -1
+	}
+	if i := d.levels.raw(text); i >= 0 {
 		return i
 	}
-	w.level(s.levels.decoded(text))
+	w.level(d.levels.decoded(text))
 	return -1
 }
 
-func (s *separated) print(of error, text string) (string, error) {
+// print turns canonical text into a text.
+func (d *dotted) print(text string) (string, error) {
 	if text == "" {
-		return "", &TextError{Of: of, Fault: FaultEmpty, Byte: -1}
+		return "", d.refuse(FaultEmpty, 0, -1)
 	}
-	if !s.wild && s.plain(text, '/') {
+	if d.plain(text, '/') {
 		return strings.ReplaceAll(text, "/", "."), nil
 	}
-	buf := make([]byte, 0, len(text)+8)
+	buf := make([]byte, 0, len(text)+len(text)/8+3)
 	n := 0
 	for l := openLevels(text); l.more; n++ {
 		var segment string
-		segment, l = l.next()
+		segment, l = l.cut("/")
 		if n > 0 {
 			buf = append(buf, '.')
 		}
 		switch {
 		case segment == "+":
-			buf = append(buf, s.one...)
-		case segment == "#" && s.many == "":
-			return "", &TextError{Of: of, Fault: FaultUnspellable, Level: n, Byte: -1}
+			buf = append(buf, d.one...)
+		case segment == "#" && d.many == "":
+			return "", d.refuse(FaultUnspellable, n, -1)
 		case segment == "#":
-			buf = append(buf, s.many...)
+			buf = append(buf, d.many...)
 		default:
-			buf = s.levels.encode(buf, canonical.decoded(segment))
+			buf = d.levels.encode(buf, canonical.decoded(segment))
 		}
 	}
 	return string(buf), nil

@@ -1,51 +1,305 @@
 package routing
 
+import "strings"
+
 // Table holds (filter, value) pairs and finds those whose filter matches a topic. The zero value is an empty table.
 // Reads may run beside each other, not beside writes.
 type Table[V comparable] struct {
-	pairs map[Filter]map[V]struct{}
-	n     int
+	plain   trie[values[V]]
+	dollars trie[values[V]] // the filters with the mark of WithDollars; all begin with a wildcard
+	pairs   int
 }
 
-// Add puts a pair in; false when it was there. The zero filter is not taken.
+func (t *Table[V]) of(f Filter) *trie[values[V]] {
+	if f.dollars {
+		return &t.dollars
+	}
+	return &t.plain
+}
+
+// Add puts a pair in; false when it was there. The zero filter is not taken. The table keeps the text of f.
 func (t *Table[V]) Add(f Filter, v V) bool {
-	if _, had := t.pairs[f][v]; had || f.IsZero() {
+	if f.text == "" {
 		return false
 	}
-	if t.pairs == nil {
-		t.pairs = map[Filter]map[V]struct{}{}
+	n := t.of(f).insert(f.text)
+	switch {
+	case !n.full:
+		n.full, n.entry.one = true, v
+	case !n.entry.add(v):
+		return false
 	}
-	if t.pairs[f] == nil {
-		t.pairs[f] = map[V]struct{}{}
-	}
-	t.pairs[f][v] = struct{}{}
-	t.n++
+	t.pairs++
 	return true
 }
 
 // Remove takes a pair out; false when it was not there.
 func (t *Table[V]) Remove(f Filter, v V) bool {
-	if _, had := t.pairs[f][v]; !had {
+	if f.text == "" {
 		return false
 	}
-	delete(t.pairs[f], v)
-	if len(t.pairs[f]) == 0 {
-		delete(t.pairs, f)
+	trie := t.of(f)
+	n := trie.find(f.text)
+	if n == nil {
+		return false
 	}
-	t.n--
+	had, empty := n.entry.remove(v)
+	if !had {
+		return false
+	}
+	if empty {
+		trie.remove(f.text)
+	}
+	t.pairs--
 	return true
 }
 
-// Match visits every pair whose filter matches topic, each once, in no order. visit must not change the table.
+// Len is the number of pairs.
+func (t *Table[V]) Len() int { return t.pairs }
+
+// All visits every pair's value, in no order. visit must not change the table.
+func (t *Table[V]) All(visit func(V)) {
+	each := func(s *values[V]) bool { s.each(visit); return true }
+	t.plain.root.each(each)
+	t.dollars.root.each(each)
+}
+
+// Match visits every pair whose filter matches topic, each once, in no order. visit must not change the table. It visits
+// a node of the table at most twice, whatever the filters are, and does not allocate (except for a topic whose only
+// level looks like an escaped "%00").
 func (t *Table[V]) Match(topic Topic, visit func(V)) {
-	for f, vs := range t.pairs {
-		if f.Match(topic) {
-			for v := range vs {
-				visit(v)
+	if topic.text == "" || t.pairs == 0 {
+		return
+	}
+	s := search[V]{text: topic.text, visit: visit}
+	if isSole(topic.text) {
+		s.text = soleLevel(topic.text)
+	}
+	s.run(t, topic.Dollar())
+	if s.loose {
+		t.sweep(topic.Dollar(), s.text, visit)
+	}
+}
+
+// sweep is the second pass, for filters with any-levels before their end.
+func (t *Table[V]) sweep(hidden bool, text string, visit func(V)) {
+	var c cut
+	c.fill(text)
+	s := search[V]{text: text, visit: visit, sweep: &c}
+	s.run(t, hidden)
+}
+
+// search is one pass through a table. A filter without any-levels, or with one at its end, is at one place of the topic
+// at each of its segments: the first pass finds those, and notes whether there are others. A filter is at many places
+// behind an any-levels that is not its last segment: the second pass finds those, and takes all places at once. So in
+// either pass every node is visited at most once, since one path leads to it.
+type search[V comparable] struct {
+	text  string // of the topic, in the form of several levels
+	visit func(V)
+	loose bool // found out by the first pass: there is work for the second
+	sweep *cut // the topic, in the second pass
+}
+
+func (s *search[V]) run(t *Table[V], hidden bool) {
+	if f := t.plain.root.fork; f != nil {
+		if hidden {
+			s.literal(f, 0, 0)
+		} else {
+			s.walk(&t.plain.root, 0, 0)
+		}
+	}
+	if t.dollars.root.fork != nil {
+		s.walk(&t.dollars.root, 0, 0)
+	}
+}
+
+// level is where the level ends that begins at byte at.
+func (s *search[V]) level(at int) int {
+	if i := strings.IndexByte(s.text[at:], '/'); i >= 0 {
+		return at + i
+	}
+	return len(s.text)
+}
+
+// literal goes on in the literal child for level i, which begins at byte at.
+func (s *search[V]) literal(f *fork[values[V]], at, i int) {
+	end := s.level(at)
+	if n := f.literal(s.text[at:end]); n != nil {
+		s.walk(n, end+1, i+1)
+	}
+}
+
+// walk goes on in node n, whose path took i levels; the next begins at byte at.
+func (s *search[V]) walk(n *node[values[V]], at, i int) {
+	for {
+		f := n.fork
+		if f == nil {
+			s.leaf(n, at, i)
+			return
+		}
+		if f.hash != nil {
+			s.any(f.hash, i)
+		}
+		if at > len(s.text) {
+			if n.full && s.sweep == nil {
+				n.entry.each(s.visit)
 			}
+			return
+		}
+		end := s.level(at)
+		if f.plus != nil {
+			s.walk(f.plus, end+1, i+1)
+		}
+		if n = f.literal(s.text[at:end]); n == nil {
+			return
+		}
+		at, i = end+1, i+1
+	}
+}
+
+// any is for the any-levels child of a node whose path took i levels.
+func (s *search[V]) any(n *node[values[V]], i int) {
+	switch {
+	case s.sweep == nil:
+		if n.full && n.rest == "" {
+			n.entry.each(s.visit)
+		}
+		s.loose = s.loose || n.fork != nil || n.rest != ""
+	case n.fork != nil:
+		s.fan(n.fork, place{next: span(i, s.sweep.n), low: i})
+	case n.rest != "":
+		if s.sweep.rest(n.rest, place{next: span(i, s.sweep.n), low: i, end: true}) {
+			n.entry.each(s.visit)
 		}
 	}
 }
 
-// Len is the number of pairs.
-func (t *Table[V]) Len() int { return t.n }
+// leaf is for a leaf whose path took i levels.
+func (s *search[V]) leaf(n *node[values[V]], at, i int) {
+	if s.sweep == nil {
+		hit, loose := n.rest == s.text[at-1:], false
+		if !hit {
+			hit, loose = s.fixed(n.rest, at)
+		}
+		if hit {
+			n.entry.each(s.visit)
+		}
+		s.loose = s.loose || loose
+		return
+	}
+	if hash := strings.Index(n.rest, "/#/"); hash < 0 {
+		return
+	}
+	p := place{low: i, end: i == s.sweep.n}
+	if !p.end {
+		p.next = spot(i)
+	}
+	if s.sweep.rest(n.rest, p) {
+		n.entry.each(s.visit)
+	}
+}
+
+// fixed matches the rest of a leaf with the levels from byte at on. It gives up with loose when it comes to an any-levels
+// that is not the last segment.
+func (s *search[V]) fixed(rest string, at int) (hit, loose bool) {
+	for rest != "" {
+		var segment string
+		segment, rest = split(rest)
+		if segment == "#" {
+			return rest == "", rest != ""
+		}
+		if at > len(s.text) {
+			return false, false
+		}
+		end := s.level(at)
+		if segment != "+" && segment != s.text[at:end] {
+			return false, false
+		}
+		at = end + 1
+	}
+	return at > len(s.text), false
+}
+
+// place is all the places in a topic that a filter may have come to: the levels that may be next, the lowest of them
+// (the number of levels when that is none), and whether it may have come to the end.
+type place struct {
+	next spots
+	low  int
+	end  bool
+}
+
+// after is the place behind levels that were taken; last is not empty.
+func (c *cut) after(last spots) place {
+	return place{next: last.shifted().and(below(c.n)), low: last.lowest() + 1, end: last.has(c.n - 1)}
+}
+
+// rest matches segments with what may be left of the topic.
+func (c *cut) rest(path string, p place) bool {
+	for path != "" {
+		var segment string
+		segment, path = split(path)
+		last := p.next
+		switch segment {
+		case "#":
+			if path == "" {
+				return true
+			}
+			p = place{next: span(p.low, c.n), low: p.low, end: true}
+			continue
+		case "+":
+		default:
+			last = c.only(last, segment)
+		}
+		if last.empty() {
+			return false
+		}
+		p = c.after(last)
+	}
+	return p.end
+}
+
+// fan goes on in the children of a fork, in the second pass.
+func (s *search[V]) fan(f *fork[values[V]], p place) {
+	c := s.sweep
+	if n := f.hash; n != nil {
+		switch {
+		case n.fork == nil && n.rest == "":
+			n.entry.each(s.visit)
+		case n.fork == nil:
+			if c.rest(n.rest, place{next: span(p.low, c.n), low: p.low, end: true}) {
+				n.entry.each(s.visit)
+			}
+		default:
+			if n.full {
+				n.entry.each(s.visit)
+			}
+			s.fan(n.fork, place{next: span(p.low, c.n), low: p.low})
+		}
+	}
+	if f.plus != nil && !p.next.empty() {
+		s.settle(f.plus, p.next)
+	}
+	for left := p.next; !left.empty(); {
+		i := left.lowest()
+		here := c.same[i].and(p.next)
+		left = left.without(here)
+		if n := f.literal(c.segment(i)); n != nil {
+			s.settle(n, here)
+		}
+	}
+}
+
+// settle goes on in a node whose segment took one of the levels last, in the second pass.
+func (s *search[V]) settle(n *node[values[V]], last spots) {
+	p := s.sweep.after(last)
+	if n.fork == nil {
+		if s.sweep.rest(n.rest, p) {
+			n.entry.each(s.visit)
+		}
+		return
+	}
+	if n.full && p.end {
+		n.entry.each(s.visit)
+	}
+	s.fan(n.fork, p)
+}

@@ -106,7 +106,7 @@ type writer struct {
 	count int // segments
 	hash  int // any-levels among them
 	wild  bool
-	err   error
+	err   *TextError
 }
 
 func (w *writer) fail(fault Fault) {

@@ -14,28 +14,24 @@ var _ Spelling = URI
 
 // ParseTopic reads a URI. It does not allocate when the text is its own canonical text.
 func (URISpelling) ParseTopic(text string) (Topic, error) {
-	s := separated{levels: uriLevels}
-	text, err := s.parse(ErrTopic, text)
+	text, err := uriTopics.parse(text)
 	return Topic{text}, err
 }
 
 // PrintTopic writes any topic.
 func (URISpelling) PrintTopic(t Topic) (string, error) {
-	s := separated{levels: uriLevels}
-	return s.print(ErrTopic, t.text)
+	return uriTopics.print(t.text)
 }
 
 // ParseFilter reads the wildcard form: each empty level is a one-level segment.
 func (URISpelling) ParseFilter(text string) (Filter, error) {
-	s := separated{levels: uriLevels, wild: true}
-	text, err := s.parse(ErrFilter, text)
+	text, err := uriFilters.parse(text)
 	return Filter{text: text}, err
 }
 
 // PrintFilter writes the wildcard form; it refuses a filter with any-levels.
 func (URISpelling) PrintFilter(f Filter) (string, error) {
-	s := separated{levels: uriLevels, wild: true}
-	return s.print(ErrFilter, f.text)
+	return uriFilters.print(f.text)
 }
 
 // Prefix is the prefix form of a WAMP match. It may cut inside a level, which no filter can: Filter is the complete
@@ -47,39 +43,33 @@ type Prefix struct {
 
 // ParsePrefix reads the prefix form: complete levels as in ParseTopic, then whatever the cut left of the next, possibly
 // nothing. The empty text is the prefix of all topics. Errors wrap [ErrFilter].
-func (u URISpelling) ParsePrefix(text string) (Prefix, error) {
+func (URISpelling) ParsePrefix(text string) (Prefix, error) {
 	cut := strings.LastIndexByte(text, '.')
+	rest := text[cut+1:]
 	if len(text) > maxSpelled {
-		return Prefix{}, &TextError{Of: ErrFilter, Fault: FaultLong, Byte: maxSpelled}
+		return Prefix{}, uriPrefixes.refuse(FaultLong, 0, maxSpelled)
 	}
-	if fault, at := checkText(text[cut+1:]); fault != 0 {
+	if fault, at := checkText(rest); fault != 0 {
 		return Prefix{}, refuse(ErrFilter, fault, text, ".", cut+1+at)
 	}
-	rest := alphabet{inner: uriLevels.inner, starts: uriLevels.starts}
-	if at := rest.raw(text[cut+1:]); at >= 0 {
+	if at := uriLevels.raw(rest); at >= 0 && rest != "" {
 		return Prefix{}, refuse(ErrFilter, FaultCharacter, text, ".", cut+1+at)
 	}
 	if cut < 0 {
 		return Prefix{Filter{text: "#"}, text}, nil
 	}
-	s := separated{levels: uriLevels}
-	done, err := s.parse(ErrFilter, text[:cut])
+	done, err := uriPrefixes.parse(text[:cut])
 	if err != nil {
 		return Prefix{}, err
 	}
-	done = companyText(done) + "/#"
+	if strings.IndexByte(done, '/') < 0 {
+		done = soleLevel(done)
+	}
+	done += "/#"
 	if fault, at := scanFilter(done, false); fault != 0 {
-		return Prefix{}, &TextError{Of: ErrFilter, Fault: fault, Level: strings.Count(done[:at], "/"), Byte: cut}
+		return Prefix{}, uriPrefixes.refuse(fault, strings.Count(done[:at], "/"), cut)
 	}
 	return Prefix{Filter{text: done}, text}, nil
-}
-
-// companyText is a canonical text made ready to be followed by more segments.
-func companyText(text string) string {
-	if strings.IndexByte(text, '/') < 0 {
-		return soleLevel(text)
-	}
-	return text
 }
 
 // String is the text that was parsed.
