@@ -1,0 +1,53 @@
+package admin
+
+import (
+	"fmt"
+	"time"
+)
+
+// Config holds the settings of the HTTP listener.
+type Config struct {
+	// Listen names the addresses: host:port or unix:/path.
+	Listen []string `toml:"listen"`
+	// MaxConnections counts open connections; 0 is no limit.
+	MaxConnections int `toml:"max_connections"`
+	// HeaderTimeout is how long a client may take to send a request's head,
+	// and half of what it may take for a whole request.
+	HeaderTimeout time.Duration `toml:"header_timeout"`
+	// WriteTimeout is how long an answer may take.
+	WriteTimeout time.Duration `toml:"write_timeout"`
+	// IdleTimeout is how long a connection may stay between two requests.
+	IdleTimeout time.Duration `toml:"idle_timeout"`
+}
+
+// DefaultConfig is what runs when nothing is set.
+func DefaultConfig() Config {
+	return Config{
+		Listen:         []string{"127.0.0.1:8080"},
+		MaxConnections: 64,
+		HeaderTimeout:  5 * time.Second,
+		WriteTimeout:   30 * time.Second,
+		IdleTimeout:    time.Minute,
+	}
+}
+
+// Validate returns an error for a setting that makes no sense. Addresses are
+// checked where they are bound.
+func (c Config) Validate() error {
+	if c.MaxConnections < 0 {
+		return fmt.Errorf("max_connections %d: not negative", c.MaxConnections)
+	}
+	for _, t := range []struct {
+		key  string
+		time time.Duration
+	}{
+		{"header_timeout", c.HeaderTimeout},
+		{"write_timeout", c.WriteTimeout},
+		{"idle_timeout", c.IdleTimeout},
+	} {
+		if t.time < 100*time.Millisecond {
+			return fmt.Errorf("%s %v: at least 100ms", t.key, t.time)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package admin
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"entrepot/core"
+)
+
+const index = `Entrepot
+  /healthz  200 when the process answers
+  /readyz   200 when clients can connect
+  /metrics  what the broker counts
+`
+
+func routes(realms *core.Realms, ready func() bool, refused func() map[string]uint64, log *slog.Logger) http.Handler {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		text(w, http.StatusOK, index)
+	})
+	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		text(w, http.StatusOK, "ok\n")
+	})
+	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !ready() {
+			text(w, http.StatusServiceUnavailable, "not ready: starting or stopping\n")
+			return
+		}
+		text(w, http.StatusOK, "ready\n")
+	})
+	m.Handle("GET /metrics", metrics(realms, refused, log))
+	return m
+}
+
+// text writes a whole answer. That the client went away meanwhile is its
+// affair.
+func text(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+func metrics(realms *core.Realms, refused func() map[string]uint64, log *slog.Logger) http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(
+		newCollector(realms, refused),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorHandling:       promhttp.ContinueOnError,
+		MaxRequestsInFlight: 4,
+		DisableCompression:  true,
+	})
+}
+
+// guard is what holds for every request: this machine's names only, reading
+// only, no body to speak of, nothing kept or guessed by a browser.
+func guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		switch {
+		case !loopbackHost(r.Host):
+			text(w, http.StatusMisdirectedRequest, "the Host header names another machine: use localhost, 127.0.0.1 or [::1]\n")
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			h.Set("Allow", "GET, HEAD")
+			text(w, http.StatusMethodNotAllowed, "GET and HEAD only\n")
+		case r.ContentLength > maxBody:
+			text(w, http.StatusRequestEntityTooLarge, "a request here has no body\n")
+		default:
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// loopbackHost tells whether a Host header names this machine by itself. None
+// at all is HTTP/1.0, which health checks speak and browsers do not.
+func loopbackHost(host string) bool {
+	if host == "" {
+		return true
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	} else {
+		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

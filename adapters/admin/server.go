@@ -1,0 +1,99 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"entrepot/core"
+)
+
+const (
+	maxHeader = 16 << 10
+	maxBody   = 4 << 10 // of a request; nothing here reads one
+)
+
+// Server answers HTTP on any number of listeners.
+type Server struct {
+	http    http.Server
+	log     *slog.Logger
+	limit   int
+	open    atomic.Int64
+	refused atomic.Uint64
+
+	mu      sync.Mutex
+	closing bool
+	wg      sync.WaitGroup
+}
+
+// New returns a server over the brokers of realms. ready tells whether clients
+// can connect; refused counts, by protocol, the connections that a limit
+// turned away. Both may be called from any goroutine.
+func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[string]uint64, log *slog.Logger) *Server {
+	log = log.With("protocol", "http")
+	s := &Server{log: log, limit: cfg.MaxConnections}
+	s.http = http.Server{
+		Handler:           guard(routes(realms, ready, refused, log)),
+		ReadHeaderTimeout: cfg.HeaderTimeout,
+		ReadTimeout:       2 * cfg.HeaderTimeout,
+		WriteTimeout:      cfg.WriteTimeout,
+		IdleTimeout:       cfg.IdleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ConnState:         s.count,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	return s
+}
+
+// Serve answers on l until Shutdown, which closes l. It returns at once.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return fmt.Errorf("http server: %w", net.ErrClosed)
+	}
+	s.wg.Go(func() {
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("listener failed", "listener", l.Addr().String(), "error", err)
+		}
+	})
+	return nil
+}
+
+// Refused counts connections over the limit.
+func (s *Server) Refused() uint64 { return s.refused.Load() }
+
+// Shutdown stops accepting, lets requests under way end, and waits for them or
+// for ctx.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		// Whoever still waits for an answer does not get one.
+		_ = s.http.Close()
+		err = fmt.Errorf("http requests: %w", err)
+	}
+	s.wg.Wait()
+	return err
+}
+
+// count closes a connection over the limit before it is read.
+func (s *Server) count(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if n := s.open.Add(1); s.limit > 0 && n > int64(s.limit) {
+			s.refused.Add(1)
+			// The next read of it fails, and that is all that shall happen.
+			_ = c.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.open.Add(-1)
+	}
+}
