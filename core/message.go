@@ -29,8 +29,10 @@ func (g Guarantee) String() string {
 		return "at most once"
 	case AtLeastOnce:
 		return "at least once"
-	default:
+	case Durable:
 		return "durable"
+	default:
+		return "once"
 	}
 }
 

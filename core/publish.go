@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,7 +10,8 @@ import (
 )
 
 // Publish sends m on its way; l may be nil. done, which may be nil, is called
-// as its type says. m and its payload must not change afterwards. Refusals:
+// as its type says; a refusal without done is counted as a drop. m and its
+// payload must not change afterwards. Refusals:
 // ErrNotAllowed, ErrTooLarge, ErrInvalid, ErrFull (a queue that rejects, the
 // limit of retained messages), ErrNotFound (no such exchange), ErrClosed.
 func (s *Session) Publish(l *Lane, m *Message, done Done) {
@@ -21,7 +23,7 @@ func (s *Session) Publish(l *Lane, m *Message, done Done) {
 	s.Traffic.In.Add(1)
 	s.Traffic.InBytes.Add(uint64(len(m.Payload)))
 	if err := s.admit(m); err != nil {
-		finish(done, false, err)
+		s.refuse(done, err)
 		return
 	}
 	s.broker.publish(l.Batch, m, done)
@@ -56,6 +58,19 @@ func (s *Session) Apply(l *Lane, ops []Op, done Done) {
 		}
 	}
 	s.broker.engine.Apply(l.Batch, own, done)
+}
+
+// refuse tells the publisher, or counts where nobody asked to be told.
+func (s *Session) refuse(done Done, err error) {
+	if done != nil {
+		done(false, err)
+		return
+	}
+	reason := DropNotAllowed
+	if errors.Is(err, ErrTooLarge) {
+		reason = DropTooLarge
+	}
+	s.drops.Add(reason, 1)
 }
 
 func finish(done Done, routed bool, err error) {
