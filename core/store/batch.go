@@ -1,0 +1,70 @@
+package store
+
+// Batch is a group of writes, done as a whole. The zero value is empty; not
+// safe for concurrent use. The store copies it in Commit, so it can be reset
+// and filled again.
+type Batch struct {
+	ops  []op
+	data []byte
+}
+
+type opKind uint8
+
+const (
+	opSet opKind = iota
+	opDelete
+	opDeleteRange
+)
+
+// op's key and value lie one after the other in Batch.data.
+type op struct {
+	kind       opKind
+	key, value int
+}
+
+func (b *Batch) add(kind opKind, key, value []byte) {
+	b.ops = append(b.ops, op{kind, len(key), len(value)})
+	b.data = append(append(b.data, key...), value...)
+}
+
+// Set writes a value.
+func (b *Batch) Set(key, value []byte) { b.add(opSet, key, value) }
+
+// Set2 writes a value that comes in two parts.
+func (b *Batch) Set2(key, value1, value2 []byte) {
+	b.add(opSet, key, value1)
+	b.ops[len(b.ops)-1].value += len(value2)
+	b.data = append(b.data, value2...)
+}
+
+// Delete removes a key; one that is not there is no error.
+func (b *Batch) Delete(key []byte) { b.add(opDelete, key, nil) }
+
+// DeleteRange removes all keys from first on and before end.
+func (b *Batch) DeleteRange(first, end []byte) { b.add(opDeleteRange, first, end) }
+
+// Len is the number of writes.
+func (b *Batch) Len() int { return len(b.ops) }
+
+// Reset empties the batch and keeps its memory, unless that is large.
+func (b *Batch) Reset() {
+	if cap(b.data) > 1<<20 {
+		*b = Batch{}
+		return
+	}
+	b.ops, b.data = b.ops[:0], b.data[:0]
+}
+
+// each calls f for every write in order.
+func (b *Batch) each(f func(kind opKind, key, value []byte) error) error {
+	at := 0
+	for _, o := range b.ops {
+		key := b.data[at : at+o.key]
+		value := b.data[at+o.key : at+o.key+o.value]
+		at += o.key + o.value
+		if err := f(o.kind, key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
