@@ -20,6 +20,9 @@ const (
 	// Durable: kept across crashes in durable queues; Done is called after it
 	// is synced to disk in every durable queue that it matches.
 	Durable
+	// Once: as Durable, and the publisher saw to it that it comes once (MQTT
+	// QoS 2), which receivers that can pass on.
+	Once
 )
 
 // String names the guarantee for logs.
