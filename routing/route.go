@@ -1,6 +1,9 @@
 package routing
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Route visits every binding to a queue that a message published to exchange reaches, once a binding: a queue bound twice
 // is visited twice. Bindings to exchanges are followed, each exchange once; an exchange whose bindings let nothing
@@ -20,11 +23,11 @@ func (r *Router[Q]) Route(exchange string, t Topic, h Headers, visit func(q Q, v
 
 // follow routes through all the exchanges that lie behind x.
 func (r *Router[Q]) follow(x *exchange[Q], t Topic, h Headers, visit func(q Q, value any)) (cacheable bool) {
-	var room [maxScan]*exchange[Q]
-	met := journey[Q]{list: append(room[:0], x)}
+	var met journey[Q]
+	met.add(x)
 	var m *lookup
-	for i := 0; i < len(met.list); i++ {
-		x := met.list[i]
+	for i := 0; i < met.n; i++ {
+		x := met.at(i)
 		if x.kind == HeadersKind && m == nil {
 			m = newLookup(h)
 		}
@@ -47,30 +50,41 @@ func (r *Router[Q]) follow(x *exchange[Q], t Topic, h Headers, visit func(q Q, v
 	return m == nil
 }
 
-// journey is the exchanges that a message passes, each once.
+// journey is the exchanges that a message passes, each once, in order.
 type journey[Q comparable] struct {
-	list []*exchange[Q]
-	seen map[*exchange[Q]]bool // when there are many
+	n    int
+	few  [maxScan]*exchange[Q]
+	more []*exchange[Q]        // what does not fit in few
+	seen map[*exchange[Q]]bool // all, when there are more
 }
 
+func (j *journey[Q]) at(i int) *exchange[Q] {
+	if i < maxScan {
+		return j.few[i]
+	}
+	return j.more[i-maxScan]
+}
+
+// add puts an exchange at the end, unless it is there.
 func (j *journey[Q]) add(x *exchange[Q]) {
-	if j.seen == nil && len(j.list) == maxScan {
-		j.seen = make(map[*exchange[Q]]bool)
-		for _, x := range j.list {
-			j.seen[x] = true
-		}
+	if j.seen[x] || j.seen == nil && slices.Contains(j.few[:j.n], x) {
+		return
 	}
-	if j.seen != nil {
-		if j.seen[x] {
-			return
-		}
-		j.seen[x] = true
+	if j.n < maxScan {
+		j.few[j.n] = x
 	} else {
-		for _, y := range j.list {
-			if y == x {
-				return
-			}
+		j.spill(x)
+	}
+	j.n++
+}
+
+func (j *journey[Q]) spill(x *exchange[Q]) {
+	if j.seen == nil {
+		j.seen = make(map[*exchange[Q]]bool)
+		for _, y := range j.few {
+			j.seen[y] = true
 		}
 	}
-	j.list = append(j.list, x)
+	j.seen[x] = true
+	j.more = append(j.more, x)
 }

@@ -167,13 +167,13 @@ func prefixIsPrefix(t *testing.T, d *dice) {
 	}
 }
 
-func TestSpellingRandomLevels(t *testing.T)   { seeded(t, 100000, 40, levelsComeBack) }
-func TestSpellingRandomSegments(t *testing.T) { seeded(t, 100000, 40, segmentsComeBack) }
+func TestSpellingRandomLevels(t *testing.T)   { seeded(t, 50000, 40, levelsComeBack) }
+func TestSpellingRandomSegments(t *testing.T) { seeded(t, 50000, 40, segmentsComeBack) }
 func TestSpellingOrdinary(t *testing.T)       { seeded(t, 20000, 20, ordinaryStays) }
-func TestSpellingPrefix(t *testing.T)         { seeded(t, 50000, 60, prefixIsPrefix) }
+func TestSpellingPrefix(t *testing.T)         { seeded(t, 20000, 60, prefixIsPrefix) }
 
 func TestSpellingRandomText(t *testing.T) {
-	seeded(t, 100000, 30, func(t *testing.T, d *dice) {
+	seeded(t, 40000, 30, func(t *testing.T, d *dice) {
 		var b strings.Builder
 		for !d.done() {
 			b.WriteString(pieces[d.roll(len(pieces))])

@@ -99,3 +99,49 @@ func (c *cut) only(set spots, text string) spots {
 	}
 	return spots{}
 }
+
+// place is all the places in a topic that a filter may have come to: the levels that may be next, the lowest of them
+// (the number of levels when there is none), and whether it may have come to the end.
+type place struct {
+	next spots
+	low  int
+	end  bool
+}
+
+// at is the place before level i.
+func (c *cut) at(i int) place {
+	if i == c.n {
+		return place{low: i, end: true}
+	}
+	return place{next: spot(i), low: i}
+}
+
+// anywhere is the place behind an any-levels that was met before level i.
+func (c *cut) anywhere(i int) place { return place{next: span(i, c.n), low: i, end: true} }
+
+// after is the place behind levels of which one was taken; last is not empty.
+func (c *cut) after(last spots) place {
+	return place{next: last.shifted().and(below(c.n)), low: last.lowest() + 1, end: last.has(c.n - 1)}
+}
+
+// pass is the place behind the segments of a path; the zero place when they do not match.
+func (c *cut) pass(path string, p place) place {
+	for path != "" {
+		var segment string
+		segment, path = split(path)
+		last := p.next
+		switch segment {
+		case "#":
+			p = c.anywhere(p.low)
+			continue
+		case "+":
+		default:
+			last = c.only(last, segment)
+		}
+		if last.empty() {
+			return place{}
+		}
+		p = c.after(last)
+	}
+	return p
+}

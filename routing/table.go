@@ -71,13 +71,14 @@ func (t *Table[V]) Match(topic Topic, visit func(V)) {
 	if topic.text == "" || t.pairs == 0 {
 		return
 	}
-	s := search[V]{text: topic.text, visit: visit}
-	if isSole(topic.text) {
-		s.text = soleLevel(topic.text)
+	text := topic.text
+	if isSole(text) {
+		text = soleLevel(text)
 	}
+	s := search[V]{text: text, visit: visit}
 	s.run(t, topic.Dollar())
 	if s.loose {
-		t.sweep(topic.Dollar(), s.text, visit)
+		t.sweep(topic.Dollar(), text, visit)
 	}
 }
 
@@ -129,13 +130,18 @@ func (s *search[V]) literal(f *fork[values[V]], at, i int) {
 	}
 }
 
-// walk goes on in node n, whose path took i levels; the next begins at byte at.
+// walk goes on in node n, whose segment took level i-1; the next level begins at byte at.
 func (s *search[V]) walk(n *node[values[V]], at, i int) {
 	for {
 		f := n.fork
 		if f == nil {
 			s.leaf(n, at, i)
 			return
+		}
+		if n.rest != "" {
+			if at, i = s.pass(n.rest, at, i); at < 0 {
+				return
+			}
 		}
 		if f.hash != nil {
 			s.any(f.hash, i)
@@ -157,6 +163,26 @@ func (s *search[V]) walk(n *node[values[V]], at, i int) {
 	}
 }
 
+// pass takes a level for each segment of a path up to a "#"; at is less than 0 when they do not match.
+func (s *search[V]) pass(path string, at, i int) (int, int) {
+	for path != "" {
+		var segment string
+		segment, path = split(path)
+		if segment == "#" {
+			break
+		}
+		if at > len(s.text) {
+			return -1, 0
+		}
+		end := s.level(at)
+		if segment != "+" && segment != s.text[at:end] {
+			return -1, 0
+		}
+		at, i = end+1, i+1
+	}
+	return at, i
+}
+
 // any is for the any-levels child of a node whose path took i levels.
 func (s *search[V]) any(n *node[values[V]], i int) {
 	switch {
@@ -165,141 +191,68 @@ func (s *search[V]) any(n *node[values[V]], i int) {
 			n.entry.each(s.visit)
 		}
 		s.loose = s.loose || n.fork != nil || n.rest != ""
-	case n.fork != nil:
-		s.fan(n.fork, place{next: span(i, s.sweep.n), low: i})
 	case n.rest != "":
-		if s.sweep.rest(n.rest, place{next: span(i, s.sweep.n), low: i, end: true}) {
-			n.entry.each(s.visit)
-		}
+		s.enter(n, s.sweep.anywhere(i))
+	case n.fork != nil:
+		s.fan(n.fork, s.sweep.anywhere(i))
 	}
 }
 
-// leaf is for a leaf whose path took i levels.
+// leaf is for a leaf whose segment took level i-1; the next level begins at byte at.
 func (s *search[V]) leaf(n *node[values[V]], at, i int) {
-	if s.sweep == nil {
-		hit, loose := n.rest == s.text[at-1:], false
-		if !hit {
-			hit, loose = s.fixed(n.rest, at)
-		}
-		if hit {
-			n.entry.each(s.visit)
-		}
-		s.loose = s.loose || loose
+	if s.sweep == nil && n.rest == s.text[at-1:] {
+		n.entry.each(s.visit)
 		return
 	}
-	if hash := strings.Index(n.rest, "/#/"); hash < 0 {
-		return
+	hash := strings.Index(n.rest, "/#")
+	switch {
+	case hash < 0: // the rest has no any-levels
+		if s.sweep == nil {
+			if at, _ = s.pass(n.rest, at, i); at > len(s.text) {
+				n.entry.each(s.visit)
+			}
+		}
+	case hash == len(n.rest)-2: // at its end
+		if s.sweep == nil {
+			if at, _ = s.pass(n.rest, at, i); at >= 0 {
+				n.entry.each(s.visit)
+			}
+		}
+	case s.sweep == nil: // before its end
+		if at, _ = s.pass(n.rest, at, i); at >= 0 {
+			s.loose = true
+		}
+	default:
+		s.enter(n, s.sweep.at(i))
 	}
-	p := place{low: i, end: i == s.sweep.n}
-	if !p.end {
-		p.next = spot(i)
-	}
-	if s.sweep.rest(n.rest, p) {
+}
+
+// enter goes on in a node with all the places that it may be at, in the second pass.
+func (s *search[V]) enter(n *node[values[V]], p place) {
+	p = s.sweep.pass(n.rest, p)
+	if n.full && p.end {
 		n.entry.each(s.visit)
 	}
-}
-
-// fixed matches the rest of a leaf with the levels from byte at on. It gives up with loose when it comes to an any-levels
-// that is not the last segment.
-func (s *search[V]) fixed(rest string, at int) (hit, loose bool) {
-	for rest != "" {
-		var segment string
-		segment, rest = split(rest)
-		if segment == "#" {
-			return rest == "", rest != ""
-		}
-		if at > len(s.text) {
-			return false, false
-		}
-		end := s.level(at)
-		if segment != "+" && segment != s.text[at:end] {
-			return false, false
-		}
-		at = end + 1
+	if n.fork != nil && (p.end || !p.next.empty()) {
+		s.fan(n.fork, p)
 	}
-	return at > len(s.text), false
-}
-
-// place is all the places in a topic that a filter may have come to: the levels that may be next, the lowest of them
-// (the number of levels when that is none), and whether it may have come to the end.
-type place struct {
-	next spots
-	low  int
-	end  bool
-}
-
-// after is the place behind levels that were taken; last is not empty.
-func (c *cut) after(last spots) place {
-	return place{next: last.shifted().and(below(c.n)), low: last.lowest() + 1, end: last.has(c.n - 1)}
-}
-
-// rest matches segments with what may be left of the topic.
-func (c *cut) rest(path string, p place) bool {
-	for path != "" {
-		var segment string
-		segment, path = split(path)
-		last := p.next
-		switch segment {
-		case "#":
-			if path == "" {
-				return true
-			}
-			p = place{next: span(p.low, c.n), low: p.low, end: true}
-			continue
-		case "+":
-		default:
-			last = c.only(last, segment)
-		}
-		if last.empty() {
-			return false
-		}
-		p = c.after(last)
-	}
-	return p.end
 }
 
 // fan goes on in the children of a fork, in the second pass.
 func (s *search[V]) fan(f *fork[values[V]], p place) {
 	c := s.sweep
-	if n := f.hash; n != nil {
-		switch {
-		case n.fork == nil && n.rest == "":
-			n.entry.each(s.visit)
-		case n.fork == nil:
-			if c.rest(n.rest, place{next: span(p.low, c.n), low: p.low, end: true}) {
-				n.entry.each(s.visit)
-			}
-		default:
-			if n.full {
-				n.entry.each(s.visit)
-			}
-			s.fan(n.fork, place{next: span(p.low, c.n), low: p.low})
-		}
+	if f.hash != nil {
+		s.enter(f.hash, c.anywhere(p.low))
 	}
 	if f.plus != nil && !p.next.empty() {
-		s.settle(f.plus, p.next)
+		s.enter(f.plus, c.after(p.next))
 	}
 	for left := p.next; !left.empty(); {
 		i := left.lowest()
 		here := c.same[i].and(p.next)
 		left = left.without(here)
 		if n := f.literal(c.segment(i)); n != nil {
-			s.settle(n, here)
+			s.enter(n, c.after(here))
 		}
 	}
-}
-
-// settle goes on in a node whose segment took one of the levels last, in the second pass.
-func (s *search[V]) settle(n *node[values[V]], last spots) {
-	p := s.sweep.after(last)
-	if n.fork == nil {
-		if s.sweep.rest(n.rest, p) {
-			n.entry.each(s.visit)
-		}
-		return
-	}
-	if n.full && p.end {
-		n.entry.each(s.visit)
-	}
-	s.fan(n.fork, p)
 }

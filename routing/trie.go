@@ -2,19 +2,19 @@ package routing
 
 import "strings"
 
-// trie is a tree over the segments of canonical texts, with an entry for each text put in. A text that shares no further
-// segment with another ends in a leaf that keeps the rest of it uncut; the leaf becomes a fork when another text comes
-// along. So most texts cost one node, whatever their length.
+// trie is a tree over the segments of canonical texts, with an entry for each text put in. Segments at which no texts part
+// stand uncut in one node, so there are never more than a few nodes a text, however long the texts are and in whatever
+// order they came and went.
 type trie[E any] struct {
 	root node[E] // a fork, never full
 	size int     // nodes under the root
 }
 
-// node is a leaf (no fork) or a fork.
+// node is a leaf (no fork) or a fork, behind a segment and the rest.
 type node[E any] struct {
-	rest  string   // of a leaf: the segments that are left, each after a '/'; "" when none
-	fork  *fork[E] // of a fork: the children
-	full  bool     // a text ends here, or in rest, and entry is its
+	rest  string   // more segments, each after a '/'; that of a fork has no "#"
+	fork  *fork[E] // the children
+	full  bool     // a text ends here, and entry is its
 	entry E
 }
 
@@ -156,6 +156,40 @@ func (f *fork[E]) literals(visit func(label string, n *node[E]) bool) bool {
 	return true
 }
 
+// only is the single child, when there is one and no more.
+func (f *fork[E]) only() (segment string, n *node[E]) {
+	count := len(f.few) + len(f.lots.m)
+	if f.plus != nil {
+		segment, n = "+", f.plus
+		count++
+	}
+	if f.hash != nil {
+		segment, n = "#", f.hash
+		count++
+	}
+	if count != 1 {
+		return "", nil
+	}
+	if n == nil { // it is literal; children in a map are never few
+		segment, n = f.few[0].label, f.few[0].node
+	}
+	return segment, n
+}
+
+// shared is how many bytes of two paths are the same whole segments, up to a "#".
+func shared(a, b string) (n int) {
+	for a != "" && b != "" {
+		var x, y string
+		x, a = split(a)
+		y, b = split(b)
+		if x != y || x == "#" {
+			break
+		}
+		n += 1 + len(x)
+	}
+	return n
+}
+
 // insert is the node of a text, made when it is not there. The caller fills it.
 func (t *trie[E]) insert(text string) *node[E] {
 	segment, path := first(text)
@@ -171,14 +205,15 @@ func (t *trie[E]) insert(text string) *node[E] {
 			t.size++
 			return child
 		}
-		if child.fork == nil {
-			if child.rest == path {
-				return child
-			}
-			t.unfold(child)
+		if child.fork == nil && child.rest == path {
+			return child
+		}
+		common := shared(child.rest, path)
+		if child.fork == nil || common < len(child.rest) {
+			t.part(child, common)
 			n.fork.own(segment, child)
 		}
-		if path == "" {
+		if path = path[common:]; path == "" {
 			return child
 		}
 		n = child
@@ -186,35 +221,45 @@ func (t *trie[E]) insert(text string) *node[E] {
 	}
 }
 
-// unfold makes a fork of a leaf; what the leaf held goes one segment down when its text does not end here.
-func (t *trie[E]) unfold(n *node[E]) {
-	n.fork = &fork[E]{}
-	if n.rest == "" {
+// part makes a fork that keeps n bytes of the rest; what is behind them goes into a child.
+func (t *trie[E]) part(n *node[E], common int) {
+	head, tail := strings.Clone(n.rest[:common]), n.rest[common:]
+	if tail == "" {
+		n.rest, n.fork = head, &fork[E]{}
 		return
 	}
-	segment, rest := split(n.rest)
-	n.fork.put(segment, &node[E]{rest: rest, full: n.full, entry: n.entry})
+	segment, rest := split(tail)
+	moved := &node[E]{rest: rest, fork: n.fork, full: n.full, entry: n.entry}
+	*n = node[E]{rest: head, fork: &fork[E]{}}
+	n.fork.put(segment, moved)
 	t.size++
-	var none E
-	n.rest, n.full, n.entry = "", false, none
+}
+
+// join is the way back from part: a fork that is not full and has one child becomes that child.
+func (t *trie[E]) join(n *node[E]) {
+	segment, child := n.fork.only()
+	if child == nil || segment == "#" && child.fork != nil {
+		return
+	}
+	*n = node[E]{rest: n.rest + "/" + segment + child.rest, fork: child.fork, full: child.full, entry: child.entry}
+	t.size--
 }
 
 // find is the full node of a text, or nil.
 func (t *trie[E]) find(text string) *node[E] {
 	segment, path := first(text)
-	n := &t.root
-	for n.fork != nil {
-		child := n.fork.child(segment)
-		if child == nil {
+	for n := &t.root; n.fork != nil; {
+		n = n.fork.child(segment)
+		if n == nil || !strings.HasPrefix(path, n.rest) {
 			return nil
 		}
-		if path == "" || child.fork == nil {
-			if child.full && child.rest == path {
-				return child
-			}
+		path = path[len(n.rest):]
+		if path == "" && n.full {
+			return n
+		}
+		if path == "" || path[0] != '/' {
 			return nil
 		}
-		n = child
 		segment, path = split(path)
 	}
 	return nil
@@ -224,24 +269,30 @@ func (t *trie[E]) find(text string) *node[E] {
 func (t *trie[E]) remove(text string) {
 	segment, path := first(text)
 	t.prune(&t.root, segment, path)
+	if t.root.fork.empty() {
+		t.root.fork = nil
+	}
 }
 
 func (t *trie[E]) prune(n *node[E], segment, path string) {
 	child := n.fork.child(segment)
-	if child.fork != nil && path != "" {
+	if path = path[len(child.rest):]; path != "" {
 		next, rest := split(path)
 		t.prune(child, next, rest)
 	} else {
 		var none E
 		child.full, child.entry = false, none
 	}
-	if child.full || child.fork != nil {
-		return
+	if child.fork != nil && child.fork.empty() {
+		child.fork = nil
 	}
-	n.fork.remove(segment)
-	t.size--
-	if n.fork.empty() {
-		n.fork = nil
+	switch {
+	case child.full:
+	case child.fork == nil:
+		n.fork.remove(segment)
+		t.size--
+	default:
+		t.join(child)
 	}
 }
 
