@@ -1,0 +1,102 @@
+package stomp
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"strings"
+
+	"entrepot/core"
+	"entrepot/core/auth"
+)
+
+// noVersion is the message of an ERROR to a client that speaks none of ours.
+const noVersion = "no version in common"
+
+// negotiate chooses the highest version that both speak (STOMP 1.2, Protocol
+// Negotiation). A client that does not say speaks 1.0.
+func negotiate(f *frame) (version, error) {
+	if !f.has.holds(acceptVersionHeader) {
+		return v10, nil
+	}
+	var best version
+	for v := range bytes.SplitSeq(f.value(acceptVersionHeader), []byte{','}) {
+		switch string(bytes.TrimSpace(v)) {
+		case "1.0":
+			best = max(best, v10)
+		case "1.1":
+			best = max(best, v11)
+		case "1.2":
+			best = max(best, v12)
+		}
+	}
+	if best == 0 {
+		return 0, &fault{message: noVersion, detail: "supported are 1.0, 1.1 and 1.2"}
+	}
+	return best, nil
+}
+
+// connect opens the session.
+func (c *conn) connect(f *frame) error {
+	if len(f.body) > 0 {
+		return malformed("only SEND frames may have a body")
+	}
+	v, err := negotiate(f)
+	if err != nil {
+		return err
+	}
+	text := func(id headerID) string {
+		if v == v10 {
+			return strings.TrimSpace(f.text(id))
+		}
+		return f.text(id)
+	}
+	can, want := c.cfg.HeartBeatSend, c.cfg.HeartBeatReceive
+	var theyCan, theyWant = can * 0, want * 0
+	if f.has.holds(heartBeatHeader) && v >= v11 {
+		if theyCan, theyWant, err = parseHeartBeat(f.value(heartBeatHeader)); err != nil {
+			return err
+		}
+	}
+	realm, _ := c.server.realms.Broker(text(hostHeader))
+	clientID := text(clientIDHeader)
+	session, _, err := realm.Connect(context.Background(), core.Hello{
+		Protocol:  protocol,
+		Principal: auth.Principal{User: text(loginHeader), ClientID: clientID},
+		ClientID:  clientID,
+		Remote:    c.conn.RemoteAddr(),
+		Kick:      c.kicked,
+	})
+	if err != nil {
+		return err
+	}
+	c.session, c.lane = session, core.NewLane(&c.batch)
+	c.frame.version = v
+	c.frame.limits = limits{headers: c.cfg.MaxHeaders, headerBytes: c.cfg.MaxHeaderBytes,
+		body: min(c.cfg.MaxBody, realm.MaxMessage())}
+	c.conn.OnRoom(c.resume)
+	// Twice the interval, for networks and for the wheel.
+	c.conn.LoggedIn(c.cfg.MaxHeaderBytes+c.cfg.MaxBody+1, 2*beat(theyCan, want))
+	c.sendConnected(v)
+	if every := beat(can, theyWant); every > 0 {
+		c.heartBeat.start(c, every)
+	}
+	return nil
+}
+
+// sendConnected writes no escapes, as 1.0 clients read this frame too.
+func (c *conn) sendConnected(v version) {
+	buf := c.conn.Outbox.BeginAnswer()
+	c.spoken = v
+	buf = append(buf, "CONNECTED\nversion:"...)
+	buf = append(buf, v.String()...)
+	buf = append(buf, "\nheart-beat:"...)
+	buf = appendInt(buf, int(c.cfg.HeartBeatSend.Milliseconds()))
+	buf = append(buf, ',')
+	buf = appendInt(buf, int(c.cfg.HeartBeatReceive.Milliseconds()))
+	buf = append(buf, "\nserver:Entrepot\nsession:session-"...)
+	buf = strconv.AppendUint(buf, uint64(c.session.ID()), 10)
+	buf = append(buf, "\n\n\x00"...)
+	c.writes++
+	c.conn.Outbox.End(&c.batch, buf)
+}

@@ -1,0 +1,45 @@
+package stomp
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"entrepot/adapters"
+	"entrepot/core"
+)
+
+// protocol is this front-end's name in logs, figures and origins.
+const protocol = "stomp"
+
+// Server accepts STOMP clients on any number of listeners.
+type Server struct {
+	cfg    Config
+	realms *core.Realms
+	log    *slog.Logger
+	server *adapters.Server
+	names  spelling
+}
+
+// New returns a server whose clients live in realms: the host header of CONNECT
+// chooses one. cfg must be valid.
+func New(cfg Config, realms *core.Realms, log *slog.Logger) *Server {
+	s := &Server{cfg: cfg, realms: realms, log: log.With("protocol", protocol), names: spelling{slash: cfg.TopicSeparator == "/"}}
+	s.server = adapters.NewServer(cfg.Limits, protocol, log, func(c *adapters.Conn) adapters.Protocol {
+		return newConn(s, c)
+	})
+	return s
+}
+
+// Serve accepts from l until Shutdown, which closes l. It returns at once.
+func (s *Server) Serve(l net.Listener) error { return s.server.Serve(l) }
+
+// ServeConn takes over a connection from elsewhere: a pipe, a WebSocket.
+func (s *Server) ServeConn(c net.Conn) { s.server.ServeConn(c) }
+
+// Refused counts connections that a limit turned away.
+func (s *Server) Refused() uint64 { return s.server.Refused() }
+
+// Shutdown stops accepting, sends every client an ERROR, closes the connections and
+// waits for them, or for ctx.
+func (s *Server) Shutdown(ctx context.Context) error { return s.server.Shutdown(ctx) }
