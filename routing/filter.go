@@ -125,6 +125,20 @@ func (f Filter) Match(t Topic) bool {
 	return matchLevels(openLevels(f.text), openLevels(t.text))
 }
 
+// Covers tells that f matches every topic that g matches, for rules that grant filters. It is never wrong when it says
+// so; it may say no where different lists of wildcards come to the same ("+/#" and "#/+"). The zero values cover nothing
+// and are not covered. The cost is bounded as that of Match.
+func (f Filter) Covers(g Filter) bool {
+	if f.text == "" || g.text == "" {
+		return false
+	}
+	hidden := g.dollars || g.text[0] == '$' // g matches topics that begin with '$'
+	if hidden && !f.dollars && beginsWild(f.text) {
+		return false
+	}
+	return matchLevels(openLevels(f.text), openLevels(g.text))
+}
+
 // beginsWild tells whether the first segment of a canonical text is a wildcard.
 func beginsWild(text string) bool { return text != "" && (text[0] == '+' || text[0] == '#') }
 
@@ -149,7 +163,7 @@ func (l levels) cut(sep string) (string, levels) {
 
 // matchLevels goes through both lists at once. After a mismatch behind an any-levels segment that segment takes one
 // level more and what follows it is tried again; only the last any-levels needs that, since what an earlier one took
-// is the least it could.
+// is the least it could. A level "#" is one of a filter that is to be covered, which no topic has.
 func matchLevels(f, t levels) bool {
 	var retryF, retryT levels
 	retry := false
@@ -165,7 +179,7 @@ func matchLevels(f, t levels) bool {
 			}
 			if t.more {
 				level, left := t.cut("/")
-				if segment == "+" || segment == level {
+				if segment == level || segment == "+" && level != "#" {
 					f, t = rest, left
 					continue
 				}

@@ -158,3 +158,59 @@ func TestFilterMatchIsBounded(t *testing.T) {
 		}
 	}
 }
+
+func TestCovers(t *testing.T) {
+	for _, c := range []struct {
+		filter  string
+		yes, no []string
+	}{
+		{"#", []string{"#", "a", "a/#", "+/+", "#/a/#", "+"}, []string{"$SYS", "$SYS/#"}},
+		{"a/#", []string{"a/#", "a", "a/b", "a/+/#", "a/+", "a/#/b"}, []string{"#", "+/a", "ab/#", "+"}},
+		{"a/+", []string{"a/+", "a/b"}, []string{"a/#", "a", "a/b/c", "a/+/+"}},
+		{"+/b", []string{"a/b", "+/b"}, []string{"#/b", "$a/b", "a/+", "b"}},
+		{"+/#", []string{"a", "a/#", "+/+/#"}, []string{"#"}},
+		{"#/b/#", []string{"b", "a/b/#", "#/b/c", "#/a/#/b"}, []string{"#", "#/a/#"}},
+		{"$SYS/#", []string{"$SYS/+/x", "$SYS"}, []string{"#", "+/x"}},
+		{"a/b", []string{"a/b"}, []string{"a/+", "a/#", "#"}},
+	} {
+		f := parseFilter(t, c.filter)
+		for _, text := range c.yes {
+			if !f.Covers(parseFilter(t, text)) {
+				t.Errorf("%s does not cover %s", f, text)
+			}
+		}
+		for _, text := range c.no {
+			if f.Covers(parseFilter(t, text)) {
+				t.Errorf("%s covers %s", f, text)
+			}
+		}
+	}
+	all := parseFilter(t, "#")
+	if all.Covers(all.WithDollars()) || !all.WithDollars().Covers(all) || !all.WithDollars().Covers(parseFilter(t, "$SYS/#")) {
+		t.Error("dollars")
+	}
+	if (Filter{}).Covers(all) || all.Covers(Filter{}) {
+		t.Error("a zero filter covers or is covered")
+	}
+}
+
+// What is covered is matched; and a filter covers itself, and what a topic's filter is covered by is what matches it.
+func coversIsSafe(t *testing.T, d *dice) {
+	f, g := d.filter(t), d.filter(t)
+	if !f.Covers(f) {
+		t.Errorf("%s does not cover itself", f)
+	}
+	covers := f.Covers(g)
+	for range 10 {
+		topic := d.topic(t)
+		if covers && g.Match(topic) && !f.Match(topic) {
+			t.Errorf("%s (%v) covers %s (%v), but %s", f, f.Dollars(), g, g.Dollars(), topic)
+		}
+		if f.Covers(topic.Filter()) != f.Match(topic) {
+			t.Errorf("%s and the filter of %s", f, topic)
+		}
+	}
+}
+
+func TestCoversRandom(t *testing.T) { seeded(t, 20000, 60, coversIsSafe) }
+func FuzzCovers(f *testing.F)       { fuzzed(f, coversIsSafe) }

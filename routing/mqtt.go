@@ -102,13 +102,14 @@ func scanFilter(text string, anywhere bool) (Fault, int) {
 				return FaultLevels, i
 			}
 		case '+', '#':
-			if i > 0 && text[i-1] != '/' || i+1 < len(text) && text[i+1] != '/' {
+			if !wholeSegment(text, i) {
 				return FaultWildcard, i
 			}
-			if c == '#' {
-				if hashes++; hashes > MaxAnyLevels || !anywhere && i+1 < len(text) {
-					return FaultAnyLevels, i
-				}
+			if c == '+' {
+				continue
+			}
+			if hashes++; hashes > MaxAnyLevels || !anywhere && i+1 < len(text) {
+				return FaultAnyLevels, i
 			}
 		case 0:
 			return FaultNUL, i
@@ -118,4 +119,9 @@ func scanFilter(text string, anywhere bool) (Fault, int) {
 		return checkText(text)
 	}
 	return 0, 0
+}
+
+// wholeSegment tells whether the byte at i is a segment of its own.
+func wholeSegment(text string, i int) bool {
+	return (i == 0 || text[i-1] == '/') && (i+1 == len(text) || text[i+1] == '/')
 }

@@ -48,15 +48,24 @@ type dotted struct {
 	one      string // the text of one-level
 	many     string // the text of any-levels; "" when there is none
 	nonempty bool   // an empty level must be escaped, or is a wildcard
+
+	stops [256]bool // bytes that need more than an exchange of separators, on either side
 }
 
 var (
-	dottedTopics  = dotted{levels: dottedTopic, of: ErrTopic}
-	dottedFilters = dotted{levels: dottedFilter, of: ErrFilter, wild: true, one: "*", many: "#"}
-	uriTopics     = dotted{levels: uriLevels, of: ErrTopic, nonempty: true}
-	uriPrefixes   = dotted{levels: uriLevels, of: ErrFilter, nonempty: true} // the complete levels of a prefix
-	uriFilters    = dotted{levels: uriLevels, of: ErrFilter, wild: true, nonempty: true}
+	dottedTopics  = newDotted(dotted{levels: dottedTopic, of: ErrTopic})
+	dottedFilters = newDotted(dotted{levels: dottedFilter, of: ErrFilter, wild: true, one: "*", many: "#"})
+	uriTopics     = newDotted(dotted{levels: uriLevels, of: ErrTopic, nonempty: true})
+	uriPrefixes   = newDotted(dotted{levels: uriLevels, of: ErrFilter, nonempty: true}) // the complete levels of a prefix
+	uriFilters    = newDotted(dotted{levels: uriLevels, of: ErrFilter, wild: true, nonempty: true})
 )
+
+func newDotted(d dotted) *dotted {
+	for c := range d.stops {
+		d.stops[c] = c >= utf8.RuneSelf || c == 0 || c == '%' || d.levels.starts[c] || canonical.starts[c]
+	}
+	return &d
+}
 
 // plain tells whether text can be translated by exchanging separators: a topic of ASCII without anything that either
 // side escapes. sep is the separator of the side it comes from.
@@ -67,13 +76,12 @@ func (d *dotted) plain(text string, sep byte) bool {
 	count, last := 1, sep
 	for i := range len(text) {
 		c := text[i]
-		switch {
-		case c == sep:
+		if c == sep {
 			if d.nonempty && last == sep {
 				return false
 			}
 			count++
-		case c >= utf8.RuneSelf || c == 0 || c == '%' || d.levels.starts[c] || canonical.starts[c]:
+		} else if d.stops[c] {
 			return false
 		}
 		last = c

@@ -3,7 +3,6 @@ package routing
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -181,51 +180,5 @@ func TestTreeHostile(t *testing.T) {
 		if took > 2*time.Second {
 			t.Errorf("%v", took)
 		}
-	}
-}
-
-// A text that came first does not stay alive for the sake of a short label that others share.
-func TestTrieOwnsSharedLabels(t *testing.T) {
-	for _, others := range []int{1, 20} { // children in a slice, and in a map
-		var tr trie[int]
-		for i := range others {
-			tr.insert(fmt.Sprintf("other%d", i)).full = true
-		}
-		big := "a/" + strings.Repeat("x", 60000)
-		tr.insert(big).full = true
-		tr.insert("a/b").full = true
-		tr.remove(big)
-		tr.root.fork.literals(func(label string, n *node[int]) bool {
-			if label == "a" && sameMemory(label, big) {
-				t.Errorf("with %d others the label is part of the big text", others)
-			}
-			return true
-		})
-		if tr.find("a/b") == nil || tr.find(big) != nil {
-			t.Error("lost")
-		}
-	}
-}
-
-func TestDictShrinks(t *testing.T) {
-	var d dict[int, int]
-	for i := range 10000 {
-		d.put(i, i)
-	}
-	for i := range 9990 {
-		d.remove(i)
-	}
-	if d.peak > 4*minShrink || len(d.m) != 10 {
-		t.Errorf("room for %d, holds %d", d.peak, len(d.m))
-	}
-	keys := slices.Sorted(maps.Keys(d.m))
-	if keys[0] != 9990 || keys[9] != 9999 {
-		t.Errorf("holds %v", keys)
-	}
-	for _, k := range keys {
-		d.remove(k)
-	}
-	if d.m != nil || d.peak != 0 {
-		t.Error("an empty dict holds room")
 	}
 }
