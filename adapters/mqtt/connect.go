@@ -1,0 +1,228 @@
+package mqtt
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"entrepot/core"
+	"entrepot/core/auth"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// connect takes CONNECT (3.1) and answers CONNACK.
+func (c *conn) connect(b []byte) error {
+	level, err := protocolLevel(b)
+	if err != nil {
+		return c.turnAway(level, err)
+	}
+	will, err := c.checkConnect(b, level)
+	if err != nil {
+		return c.turnAway(level, err)
+	}
+	// The codec's strings are parts of what it reads.
+	p := &packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Connect, Remaining: len(b)}}
+	if err := p.ConnectDecode(bytes.Clone(b)); err != nil {
+		return c.turnAway(level, faultf(malformed, "%v", err))
+	}
+	h, err := c.hello(p, &will)
+	if err != nil {
+		return c.turnAway(level, err)
+	}
+	return c.enter(p, h)
+}
+
+// protocolLevel reads the protocol's name and level; with badVersion the level
+// says how to answer.
+func protocolLevel(b []byte) (level byte, err error) {
+	name, rest, err := takeBytes(b)
+	if err != nil || len(rest) == 0 {
+		return 0, errShort
+	}
+	level = rest[0]
+	switch {
+	case string(name) == "MQTT" && (level == 4 || level == 5), string(name) == "MQIsdp" && level == 3:
+		return level, nil
+	case string(name) != "MQTT" && string(name) != "MQIsdp": // [MQTT-3.1.2-1]
+		return 0, faultf(badVersion, "protocol name is not MQTT")
+	case level > 5:
+		level = 5
+	default:
+		level = 4
+	}
+	return level, faultf(badVersion, "protocol level %d", rest[0]) // [MQTT-3.1.2-2]
+}
+
+// turnAway answers CONNACK with what was wrong, where the version has a code
+// for it, and ends the connection.
+func (c *conn) turnAway(level byte, why error) error {
+	f, ok := errors.AsType[*fault](why)
+	if !ok {
+		f = &fault{publishReason(why), why.Error()}
+	}
+	c.version = level
+	p := &packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Connack}}
+	switch {
+	case level == 5:
+		p.ReasonCode = byte(f.code)
+		p.Properties.ReasonString = clipped(f.text)
+	default:
+		code, ok := connack3(f.code)
+		if !ok || level == 0 {
+			return f
+		}
+		p.ReasonCode = code
+	}
+	c.send(p, &c.batch)
+	c.batch.Flush()
+	return f
+}
+
+// hello is what the core has to know of the client.
+func (c *conn) hello(p *packets.Packet, will *brought) (h core.Hello, err error) {
+	v5 := p.ProtocolVersion == 5
+	if p.Properties.AuthenticationMethod != "" {
+		return h, faultf(badAuthMethod, "no authentication method is supported")
+	}
+	h = core.Hello{
+		Protocol: protocolName, ClientID: p.Connect.ClientIdentifier, Remote: c.net.RemoteAddr(),
+		Resumable: true, Clean: p.Connect.Clean,
+		Kick: func() { c.net.Kick(&fault{takenOver, "another connection took the session over"}) },
+	}
+	switch {
+	case v5:
+		h.Expiry = c.server.expiry(p.Properties.SessionExpiryInterval)
+	case !h.Clean:
+		h.Expiry = c.server.cfg.SessionExpiry3
+	}
+	if h.ClientID == "" {
+		if !v5 && (!h.Clean || p.ProtocolVersion == 3) { // [MQTT-3.1.3-8] of 3.1.1
+			return h, faultf(badClientID, "empty client identifier")
+		}
+		h.ClientID = "auto-" + rand.Text() // [MQTT-3.1.3-6]
+		h.Resumable, h.Clean = h.Expiry > 0, true
+		if v5 {
+			p.Properties.AssignedClientID = h.ClientID
+		}
+	}
+	h.Principal = auth.Principal{ClientID: h.ClientID}
+	if p.Connect.WillFlag {
+		h.Will, err = c.will(p, will)
+	}
+	return h, err
+}
+
+// expiry is a Session Expiry Interval, at most what the settings allow.
+func (s *Server) expiry(seconds uint32) time.Duration {
+	return min(time.Duration(seconds)*time.Second, s.cfg.SessionExpiry)
+}
+
+// enter opens the session and says so.
+func (c *conn) enter(p *packets.Packet, h core.Hello) error {
+	broker, _ := c.server.realms.Broker("")
+	s, resumed, err := broker.Connect(context.Background(), h)
+	if err != nil {
+		return c.turnAway(p.ProtocolVersion, &fault{unavailable, err.Error()})
+	}
+	c.session, c.id, c.clientID, c.version = s, s.ID(), h.ClientID, p.ProtocolVersion
+	c.zeroExpiry = p.Properties.SessionExpiryInterval == 0
+	st, known := s.State().(*session)
+	if !known {
+		st = &session{}
+		s.SetState(st)
+	}
+	c.state = st
+	c.limits(p)
+	release := st.attach(c, c.window(p))
+	c.greet(p, h, resumed && known)
+	return c.restore(release)
+}
+
+// limits takes what the client says about itself.
+func (c *conn) limits(p *packets.Packet) {
+	c.maxOut = 1 << 30
+	c.tells = c.version == 5 && !(p.Properties.RequestProblemInfoFlag && p.Properties.RequestProblemInfo == 0)
+	if p.Properties.MaximumPacketSize > 0 {
+		c.maxOut = p.Properties.MaximumPacketSize
+	}
+	c.aliases.max = min(int(p.Properties.TopicAliasMaximum), c.server.cfg.TopicAliasMaximum)
+	c.plain = c.aliases.max == 0 && !c.server.cfg.OriginProperty
+}
+
+// window is how many deliveries the client takes without confirming.
+func (c *conn) window(p *packets.Packet) int {
+	if n := int(p.Properties.ReceiveMaximum); n > 0 {
+		return min(n, c.server.cfg.MaxInFlight)
+	}
+	return c.server.cfg.MaxInFlight
+}
+
+// greet answers CONNACK with success and ends the limits before log-in.
+func (c *conn) greet(p *packets.Packet, h core.Hello, present bool) {
+	cfg := &c.server.cfg
+	a := &packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Connack}, SessionPresent: present && c.version > 3}
+	quiet := time.Duration(p.Connect.Keepalive) * time.Second
+	if c.version == 5 {
+		quiet = c.serverKeepAlive(quiet, &a.Properties)
+		a.Properties.AssignedClientID = p.Properties.AssignedClientID
+		if asked := p.Properties.SessionExpiryInterval; time.Duration(asked)*time.Second != h.Expiry {
+			a.Properties.SessionExpiryInterval = uint32(h.Expiry / time.Second)
+			a.Properties.SessionExpiryIntervalFlag = true
+		}
+		a.Properties.ReceiveMaximum = uint16(cfg.ReceiveMaximum)
+		a.Properties.TopicAliasMaximum = uint16(cfg.TopicAliasMaximum)
+		a.Properties.MaximumPacketSize = uint32(cfg.MaxPacket)
+		a.Properties.MaximumQos, a.Properties.MaximumQosFlag = byte(cfg.MaxQoS), cfg.MaxQoS < 2
+	}
+	c.send(a, &c.batch)
+	c.greeted.Store(true)
+	c.net.LoggedIn(cfg.MaxPacket, quiet*3/2) // [MQTT-3.1.2-22]
+}
+
+// serverKeepAlive is the keep-alive that holds; the client is told when it is
+// not its own ([MQTT-3.2.2-21]).
+func (c *conn) serverKeepAlive(asked time.Duration, p *packets.Properties) time.Duration {
+	most := c.server.cfg.KeepAlive.Truncate(time.Second)
+	if most == 0 || asked > 0 && asked <= most {
+		return asked
+	}
+	p.ServerKeepAlive, p.ServerKeepAliveFlag = uint16(most/time.Second), true
+	return most
+}
+
+// restore goes on with a session: what was in flight, then what waits.
+func (c *conn) restore(release []uint16) error {
+	for _, id := range release {
+		c.answerID(packets.Pubrel<<4|2, id, success)
+	}
+	c.sendKept(&c.batch)
+	subs, queued := c.state.held(c)
+	if queued {
+		if _, err := c.consume(topics, nil, core.Key(core.SessionQueue, c.clientID)); err != nil {
+			return faultf(unspecified, "session's queue: %v", err)
+		}
+	}
+	for _, sub := range subs {
+		if err := c.reopen(sub); err != nil {
+			c.server.log.Debug("subscription not taken up again", "client", c.clientID, "filter", sub.text, "error", err)
+			c.state.unsubscribe(c, sub.text)
+		}
+	}
+	c.resumeRefused(&c.batch)
+	return nil
+}
+
+// reopen consumes a group's or a named queue again.
+func (c *conn) reopen(sub *subscription) error {
+	if sub.kind == topics {
+		return nil
+	}
+	if err := c.declare(sub); err != nil {
+		return err
+	}
+	_, err := c.consume(sub.kind, sub, sub.queue)
+	return err
+}

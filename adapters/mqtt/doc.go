@@ -1,0 +1,16 @@
+// Package mqtt is the MQTT front-end: 3.1, 3.1.1 and 5.0 over any carrier that
+// gives a net.Conn.
+//
+// A conn is one client's connection. Its reader parses packets and calls the
+// core; what the core delivers comes to a source, one for each queue that the
+// client consumes, on other connections' goroutines, and goes as bytes into
+// the connection's outbox. A session is what outlives the connection:
+// subscriptions and packet ids, kept with core.Session.SetState.
+//
+// PUBLISH and its acknowledgements are read and written by hand on bytes; the
+// other packets by mochi's codec, behind checks of our own (check.go,
+// properties.go), because that codec trusts what it reads.
+//
+// Locks, in this order: acks.mu or an outbox, then session.mu. No lock is held
+// over a call into the core.
+package mqtt

@@ -1,0 +1,50 @@
+package mqtt
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"entrepot/adapters"
+	"entrepot/core"
+)
+
+// protocolName is the protocol in origins, figures and logs.
+const protocolName = "mqtt"
+
+// Server is the MQTT front-end of a broker, on any number of listeners.
+type Server struct {
+	cfg    Config
+	realms *core.Realms
+	log    *slog.Logger
+	net    *adapters.Server
+	sys    *figures
+}
+
+// New returns a server with valid settings. Clients get the first realm.
+func New(cfg Config, realms *core.Realms, log *slog.Logger) *Server {
+	s := &Server{cfg: cfg, realms: realms, log: log.With("protocol", protocolName)}
+	s.net = adapters.NewServer(cfg.Limits, protocolName, log, s.open)
+	s.sys = newFigures(realms, cfg.SysInterval)
+	return s
+}
+
+// Serve accepts from l until Shutdown, which closes l. It returns at once.
+func (s *Server) Serve(l net.Listener) error {
+	s.sys.start()
+	return s.net.Serve(l)
+}
+
+// ServeConn takes over a connection from elsewhere: a WebSocket, a pipe. It
+// returns at once.
+func (s *Server) ServeConn(c net.Conn) { s.net.ServeConn(c) }
+
+// Shutdown tells every client that the broker stops, closes the connections
+// and waits for them, or for ctx.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.sys.stop()
+	return s.net.Shutdown(ctx)
+}
+
+// Refused counts connections that a limit turned away.
+func (s *Server) Refused() uint64 { return s.net.Refused() }

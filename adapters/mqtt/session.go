@@ -1,0 +1,395 @@
+package mqtt
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"entrepot/core"
+)
+
+// session is what outlives a connection: subscriptions and packet identifiers.
+// It belongs to one connection at a time, conn; another one, taken over, may
+// change nothing any more.
+type session struct {
+	mu   sync.Mutex
+	conn *conn
+
+	subs    map[string]*subscription
+	queued  bool               // the session's queue is declared
+	sources []*source          // of conn
+	shares  map[string]*source // those of shared and work, by filter
+
+	// Sent to the client, by packet identifier.
+	flight flight
+	quota  int // messages that may be sent before the client confirms one
+	window int // what quota started with on this connection
+	// returning are the identifiers of deliveries that come again from the
+	// session's queue, by place.
+	returning map[uint64]uint16
+	again     []uint16  // a group's messages, see nextAgain
+	starved   []*source // refused because the quota was used up
+
+	// incoming are the QoS 2 identifiers that the client has not released.
+	incoming map[uint16]struct{}
+}
+
+// stage is how far a delivery has come.
+type stage uint8
+
+const (
+	free     stage = iota
+	sent1          // QoS 1, waits for PUBACK
+	sent2          // QoS 2, waits for PUBREC
+	released       // waits for PUBCOMP; seq is the order of release
+)
+
+// parcel is one delivery that the client has not confirmed.
+type parcel struct {
+	seq   uint64
+	from  *source
+	msg   *core.Message // of a group's QoS 2, which the group gave up (MQTT 5, 4.8.2)
+	sub   *subscription // with msg
+	id    uint16
+	stage stage
+}
+
+// flight finds parcels by packet identifier: the one with identifier id is at
+// id modulo the length, a power of two. Identifiers whose place is taken are
+// passed over.
+type flight struct {
+	parcels  []parcel
+	count    int
+	last     uint16 // identifier given out last
+	releases uint64
+}
+
+// find is the parcel of an identifier, nil when there is none.
+func (f *flight) find(id uint16) *parcel {
+	if len(f.parcels) == 0 {
+		return nil
+	}
+	p := &f.parcels[int(id)&(len(f.parcels)-1)]
+	if p.stage == free || p.id != id {
+		return nil
+	}
+	return p
+}
+
+// add gives out an identifier; nil when all are in use.
+func (f *flight) add() *parcel {
+	if 2*f.count >= len(f.parcels) && !f.grow() {
+		return nil
+	}
+	for {
+		f.last++
+		if f.last == 0 { // [MQTT-2.2.1-3]
+			f.last = 1
+		}
+		if p := &f.parcels[int(f.last)&(len(f.parcels)-1)]; p.stage == free {
+			p.id = f.last
+			f.count++
+			return p
+		}
+	}
+}
+
+func (f *flight) grow() bool {
+	if len(f.parcels) > 0xFFFF {
+		return f.count < 0xFFFF
+	}
+	old := f.parcels
+	f.parcels = make([]parcel, max(8, 2*len(old)))
+	for i := range old {
+		if old[i].stage != free {
+			f.parcels[int(old[i].id)&(len(f.parcels)-1)] = old[i]
+		}
+	}
+	return true
+}
+
+// clear frees the identifier of p.
+func (f *flight) clear(p *parcel) {
+	*p = parcel{}
+	f.count--
+}
+
+// drop frees the identifier of p, and with the last one a large table.
+func (f *flight) drop(p *parcel) {
+	f.clear(p)
+	if f.count == 0 && len(f.parcels) > 64 {
+		f.parcels = nil
+	}
+}
+
+// release notes that the client has the message of p.
+func (f *flight) release(p *parcel) {
+	f.releases++
+	*p = parcel{id: p.id, from: p.from, stage: released, seq: f.releases}
+}
+
+// attach makes c the session's connection. window is what the client takes;
+// release are the identifiers that it has to be told to release, in order. A
+// group's messages come by nextAgain, the session queue's from there.
+func (s *session) attach(c *conn, window int) (release []uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conn, s.window, s.quota = c, window, window
+	s.starved, s.returning, s.again = nil, nil, nil
+	s.sources, s.shares = nil, nil
+	var rel []parcel
+	for i := range s.flight.parcels {
+		p := &s.flight.parcels[i]
+		switch {
+		case p.stage == free:
+			continue
+		case p.stage != released && p.msg != nil:
+			s.again = append(s.again, p.id)
+			continue
+		case p.stage != released && p.from.kind == topics:
+			s.comesBack(p)
+			continue
+		case p.stage == sent1:
+			s.flight.clear(p)
+			continue
+		case p.stage == sent2:
+			// Its message went back to its queue. The client may know the
+			// identifier, and forgets it when it is released.
+			s.flight.release(p)
+		}
+		rel = append(rel, *p)
+	}
+	slices.SortFunc(rel, func(a, b parcel) int { return cmp.Compare(a.seq, b.seq) })
+	for _, p := range rel {
+		release = append(release, p.id)
+	}
+	first := s.flight.last + 1 // from here on identifiers went up
+	slices.SortFunc(s.again, func(a, b uint16) int { return cmp.Compare(a-first, b-first) })
+	return release
+}
+
+func (s *session) comesBack(p *parcel) {
+	if s.returning == nil {
+		s.returning = map[uint64]uint16{}
+	}
+	s.returning[p.seq] = p.id
+}
+
+// owned tells whether the session is still c's. With mu held.
+func (s *session) owned(c *conn) error {
+	if s.conn != c {
+		return &fault{takenOver, "another connection took the session over"}
+	}
+	return nil
+}
+
+// send takes an identifier and a place in the window for a delivery at qos 1 or
+// 2. ok is false when there is none; src is resumed later.
+func (s *session) send(src *source, d *core.Delivery, qos byte) (id uint16, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.quota == 0 || src.leaving.Load() {
+		s.starve(src)
+		return 0, false
+	}
+	p := s.flight.add()
+	if p == nil {
+		s.starve(src)
+		return 0, false
+	}
+	p.seq, p.from, p.stage = d.Seq, src, stage(qos)
+	if src.kind == shared && qos == 2 {
+		p.msg, p.sub = d.Message, src.sub.Load()
+	} else {
+		src.out++
+	}
+	s.quota--
+	return p.id, true
+}
+
+// starve notes that a source waits for the window; one that is leaving waits
+// for nothing.
+func (s *session) starve(src *source) {
+	if !src.starved && !src.leaving.Load() {
+		src.starved = true
+		s.starved = append(s.starved, src)
+	}
+}
+
+// sendAgain finds the identifier and QoS that a returning delivery had on an
+// earlier connection (known), and takes a place in the window for it (ok).
+func (s *session) sendAgain(src *source, seq uint64) (id uint16, qos byte, known, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, known = s.returning[seq]
+	p := s.flight.find(id)
+	if !known || p == nil {
+		return 0, 0, false, false
+	}
+	if s.quota == 0 {
+		s.starve(src)
+		return 0, 0, true, false
+	}
+	if delete(s.returning, seq); len(s.returning) == 0 {
+		s.returning = nil
+		src.recall.Store(false)
+	}
+	s.quota--
+	src.out++
+	p.from = src
+	return id, byte(p.stage), true, true
+}
+
+// nextAgain takes the next of a group's messages that this connection has to
+// send again; ok is false when there is none or no place in the window.
+func (s *session) nextAgain(c *conn) (p parcel, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.conn == c && s.quota > 0 && len(s.again) > 0 {
+		id := s.again[0]
+		s.again = s.again[1:]
+		if q := s.flight.find(id); q != nil && q.msg != nil {
+			s.quota--
+			return *q, true
+		}
+	}
+	return p, false
+}
+
+// notAgain puts what nextAgain took back in front.
+func (s *session) notAgain(id uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quota++
+	s.again = append([]uint16{id}, s.again...)
+}
+
+// unsend takes send back: the message is too large for the client.
+func (s *session) unsend(id uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.flight.find(id); p != nil {
+		s.quota++
+		s.arrived(p)
+		s.flight.drop(p)
+	}
+}
+
+// settled is what a confirmation of the client ends.
+type settled struct {
+	from *source
+	seq  uint64
+	kept bool // the session had the message: there is nothing to settle
+	last bool // from is leaving, and nothing of it is out any more
+}
+
+// confirm takes PUBACK, or a PUBREC that refuses, for a parcel in stage at; ok
+// is false when there is none.
+func (s *session) confirm(c *conn, id uint16, at stage) (done settled, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.flight.find(id)
+	if !s.current(c, p) || p.stage != at {
+		return done, false
+	}
+	done = s.settle(p)
+	s.flight.drop(p)
+	s.refund()
+	return done, true
+}
+
+// received takes PUBREC: fresh when it is the first for its identifier; known
+// is false when the identifier waits for no PUBREC.
+func (s *session) received(c *conn, id uint16) (done settled, fresh, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.flight.find(id)
+	switch {
+	case !s.current(c, p) || p.stage == sent1:
+		return done, false, false
+	case p.stage == released:
+		return done, false, true
+	}
+	done = s.settle(p)
+	s.flight.release(p)
+	return done, true, true
+}
+
+// complete takes PUBCOMP.
+func (s *session) complete(c *conn, id uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.flight.find(id); s.current(c, p) && p.stage == released {
+		s.flight.drop(p)
+		s.refund()
+	}
+}
+
+// current tells whether c may confirm p: its session is c's, and p was sent,
+// or released, on this connection.
+func (s *session) current(c *conn, p *parcel) bool {
+	return s.conn == c && p != nil && (p.stage == released || p.msg != nil || p.from.conn == c)
+}
+
+func (s *session) settle(p *parcel) settled {
+	s.arrived(p)
+	return settled{from: p.from, seq: p.seq, kept: p.msg != nil, last: p.from.leaving.Load() && p.from.out == 0}
+}
+
+// arrived notes that a delivery of a source is out no more.
+func (s *session) arrived(p *parcel) {
+	if p.msg == nil {
+		p.from.out--
+	}
+}
+
+// refund gives a place in the window back (MQTT 5, 4.9).
+func (s *session) refund() {
+	if s.quota < s.window {
+		s.quota++
+	}
+}
+
+// hungry takes the sources that wait for the window, when there is room in it.
+func (s *session) hungry() []*source {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.quota == 0 {
+		return nil
+	}
+	list := s.starved
+	s.starved = nil
+	for _, src := range list {
+		src.starved = false
+	}
+	return list
+}
+
+// remember takes the identifier of a QoS 2 message; again when the client has
+// not released it since.
+func (s *session) remember(c *conn, id uint16) (again bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.owned(c); err != nil {
+		return false, err
+	}
+	if _, again = s.incoming[id]; again {
+		return true, nil
+	}
+	if s.incoming == nil {
+		s.incoming = map[uint16]struct{}{}
+	}
+	s.incoming[id] = struct{}{}
+	return false, nil
+}
+
+// forget releases the identifier of a QoS 2 message; false when it is not known.
+func (s *session) forget(c *conn, id uint16) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.incoming[id]; !ok || s.conn != c {
+		return false
+	}
+	delete(s.incoming, id)
+	return true
+}

@@ -1,0 +1,246 @@
+package mqtt
+
+import (
+	"bytes"
+	"context"
+
+	"entrepot/core"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// subscribe takes SUBSCRIBE (3.8). Deliveries wait meanwhile, so that SUBACK
+// comes before what the subscription brings.
+func (c *conn) subscribe(b []byte) error {
+	p := &packets.Packet{ProtocolVersion: c.version, FixedHeader: packets.FixedHeader{Type: packets.Subscribe}}
+	if err := c.checkSubscribe(packets.Subscribe, b); err != nil {
+		return err
+	}
+	if err := p.SubscribeDecode(bytes.Clone(b)); err != nil {
+		return faultf(malformed, "%v", err)
+	}
+	c.settle()
+	c.paused.Store(true)
+	a := &packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Suback}, PacketID: p.PacketID}
+	for i := range p.Filters {
+		code, err := c.grant(&p.Filters[i])
+		if f, ok := err.(*fault); ok {
+			return f
+		}
+		if err != nil {
+			code = c.refusal(&a.Properties, err)
+		}
+		a.ReasonCodes = append(a.ReasonCodes, code) // [MQTT-3.8.4-6]
+	}
+	if !c.send(a, &c.batch) {
+		return faultf(tooLarge, "the answer to SUBSCRIBE is larger than the client takes")
+	}
+	c.paused.Store(false)
+	c.resumeRefused(&c.batch)
+	return nil
+}
+
+// refusal is the code of a filter that is not granted; the first one's text
+// goes with the packet.
+func (c *conn) refusal(p *packets.Properties, err error) byte {
+	if c.version < 5 {
+		return 0x80
+	}
+	if c.tells && p.ReasonString == "" {
+		p.ReasonString = clipped(err.Error())
+	}
+	return byte(subscribeReason(err))
+}
+
+// grant makes one subscription and returns its QoS. Errors: *fault ends the
+// connection.
+func (c *conn) grant(f *packets.Subscription) (byte, error) {
+	sub, err := parseFilter(f.Filter)
+	if err != nil {
+		return 0, err
+	}
+	if sub.kind == shared && f.NoLocal { // [MQTT-3.8.3-4]
+		return 0, faultf(protocolError, "no local on a shared subscription")
+	}
+	sub.qos = min(f.Qos, byte(c.server.cfg.MaxQoS))
+	sub.id, sub.noLocal, sub.asPublished = uint32(f.Identifier), f.NoLocal, f.RetainAsPublished
+	if !c.state.room(sub.text, c.server.cfg.MaxSubscriptions) {
+		return 0, refuse(quota, "more than %d subscriptions", c.server.cfg.MaxSubscriptions)
+	}
+	if sub.kind == topics {
+		err = c.bind(&sub, f.RetainHandling)
+	} else {
+		err = c.join(&sub)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return sub.qos, nil
+}
+
+// bind subscribes to topics, in the session's own queue.
+func (c *conn) bind(sub *subscription, retainHandling byte) error {
+	key := core.Key(core.SessionQueue, c.clientID)
+	if err := c.ownQueue(key); err != nil {
+		return err
+	}
+	replay := [...]core.Replay{core.ReplayAlways, core.ReplayIfNew, core.ReplayNever}[retainHandling]
+	undo, err := c.state.subscribe(c, sub)
+	if err != nil {
+		return err
+	}
+	err = c.session.Bind(context.Background(), core.BindSpec{
+		Source: core.TopicExchange, Queue: key, Filter: sub.filter, Value: sub,
+		AtMostOnce: sub.qos == 0, Replay: replay,
+	})
+	if err != nil {
+		undo()
+	}
+	return err
+}
+
+// ownQueue declares and consumes the session's queue, once.
+func (c *conn) ownQueue(key core.QueueKey) error {
+	if c.state.isQueued() {
+		return nil
+	}
+	_, err := c.session.DeclareQueue(context.Background(), core.QueueSpec{
+		Key: key, Durable: !c.zeroExpiry, Exclusive: true, Args: c.queueArgs(),
+	})
+	if err != nil {
+		return err
+	}
+	if _, err = c.consume(topics, nil, key); err == nil {
+		c.state.setQueued(c)
+	}
+	return err
+}
+
+func (c *conn) queueArgs() core.QueueArgs {
+	cfg := &c.server.cfg
+	return core.QueueArgs{MaxLength: cfg.QueueLength, HasMaxLength: true, MaxBytes: cfg.QueueBytes, HasMaxBytes: true}
+}
+
+// join subscribes to a group's queue or to a named one.
+func (c *conn) join(sub *subscription) error {
+	if err := c.declare(sub); err != nil {
+		return err
+	}
+	src := c.state.source(c, sub.text)
+	if src != nil {
+		src.sub.Store(sub)
+	} else if _, err := c.consume(sub.kind, sub, sub.queue); err != nil {
+		c.release(sub)
+		return err
+	}
+	_, err := c.state.subscribe(c, sub)
+	return err
+}
+
+// declare sees to the queue of a subscription to a queue, and takes hold of a
+// group's.
+func (c *conn) declare(sub *subscription) error {
+	if sub.kind == work {
+		return c.declareNamed(sub.queue)
+	}
+	ctx := context.Background()
+	if _, err := c.session.DeclareQueue(ctx, core.QueueSpec{Key: sub.queue, Durable: true, Args: c.queueArgs()}); err != nil {
+		return err
+	}
+	err := c.session.Bind(ctx, core.BindSpec{Source: core.TopicExchange, Queue: sub.queue, Filter: sub.filter})
+	if err != nil {
+		c.release(sub)
+	}
+	return err
+}
+
+// release gives the hold on a group's queue up, unless it is an older
+// subscription's.
+func (c *conn) release(sub *subscription) {
+	if sub.kind != shared || c.state.source(c, sub.text) != nil {
+		return
+	}
+	// The session may be fenced off, which released it.
+	_, _ = c.session.DeleteQueue(context.Background(), sub.queue, core.DeleteOptions{})
+}
+
+// consume attaches a source, at rest until resumeRefused.
+func (c *conn) consume(k kind, sub *subscription, key core.QueueKey) (*source, error) {
+	src := &source{conn: c, kind: k}
+	src.sub.Store(sub)
+	src.refused.Store(true)
+	src.recall.Store(k == topics && c.state.recalls())
+	cons, err := c.session.Consume(context.Background(), key, core.ConsumeOptions{Paused: true}, src)
+	if err != nil {
+		return nil, err
+	}
+	src.consumer = cons
+	c.state.enlist(c, src)
+	return src, nil
+}
+
+// resumeRefused resumes the sources that waited.
+func (c *conn) resumeRefused(b *core.Batch) {
+	for _, src := range c.state.waiting(c) {
+		src.consumer.Resume(b)
+	}
+}
+
+// unsubscribe takes UNSUBSCRIBE (3.10).
+func (c *conn) unsubscribe(b []byte) error {
+	p := &packets.Packet{ProtocolVersion: c.version, FixedHeader: packets.FixedHeader{Type: packets.Unsubscribe}}
+	if err := c.checkSubscribe(packets.Unsubscribe, b); err != nil {
+		return err
+	}
+	if err := p.UnsubscribeDecode(bytes.Clone(b)); err != nil {
+		return faultf(malformed, "%v", err)
+	}
+	c.settle()
+	a := &packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Unsuback}, PacketID: p.PacketID}
+	for i := range p.Filters {
+		a.ReasonCodes = append(a.ReasonCodes, byte(c.leave(p.Filters[i].Filter))) // [MQTT-3.10.4-5]
+	}
+	if !c.send(a, &c.batch) {
+		return faultf(tooLarge, "the answer to UNSUBSCRIBE is larger than the client takes")
+	}
+	return nil
+}
+
+// leave ends one subscription.
+func (c *conn) leave(text string) reason {
+	sub := c.state.unsubscribe(c, text)
+	if sub == nil {
+		if _, err := parseFilter(text); err != nil {
+			return badFilter
+		}
+		return noSubscription
+	}
+	ctx := context.Background()
+	if sub.kind == topics {
+		err := c.session.Unbind(ctx, core.BindSpec{
+			Source: core.TopicExchange, Queue: core.Key(core.SessionQueue, c.clientID), Filter: sub.filter})
+		if err != nil {
+			return subscribeReason(err)
+		}
+		return success
+	}
+	// What the client has not confirmed is completed first ([MQTT-3.10.4-3]).
+	src, now := c.state.delist(c, text)
+	if now {
+		src.consumer.Cancel(core.Requeue)
+	}
+	if sub.kind == shared {
+		c.release(sub)
+	}
+	return success
+}
+
+// QueueGone implements core.QueueGone: somebody deleted the queue. MQTT cannot
+// end one subscription, so the connection ends; the client comes back and
+// subscribes anew.
+func (s *source) QueueGone() {
+	if s.kind == work && !s.leaving.Load() {
+		s.conn.state.unsubscribe(s.conn, s.sub.Load().text)
+		s.conn.net.Kick(&fault{administrative, "the queue was deleted"})
+	}
+}
