@@ -24,10 +24,7 @@ func (d *dice) done() bool { return len(d.data) == 0 }
 func seeded(t *testing.T, n, size int, property func(*testing.T, *dice)) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
-	if testing.Short() {
-		n /= 10
-	}
-	for i := range n {
+	for i := range n / slow {
 		data := make([]byte, 1+r.IntN(size))
 		for j := range data {
 			data[j] = byte(r.Uint32())

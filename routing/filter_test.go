@@ -45,7 +45,7 @@ func filterIsDefinition(t *testing.T, d *dice) {
 	}
 }
 
-func TestFilterRandom(t *testing.T) { seeded(t, 100000, 20, filterIsDefinition) }
+func TestFilterRandom(t *testing.T) { seeded(t, 50000, 20, filterIsDefinition) }
 func FuzzFilterMatch(f *testing.F)  { fuzzed(f, filterIsDefinition) }
 func TestFilterZeroMatches(t *testing.T) {
 	if (Filter{}).Match(mustTopic(t, "")) || (Filter{}).Match(Topic{}) || parseFilter(t, "#").Match(Topic{}) {

@@ -48,24 +48,25 @@ func TestSpellingTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Dotted.PrintTopic(topic); got != c.dotted || err != nil {
-			t.Errorf("%s in AMQP is %q, %v", c.mqtt, got, err)
-		}
-		if got, err := URI.PrintTopic(topic); got != c.uri || err != nil {
-			t.Errorf("%s in WAMP is %q, %v", c.mqtt, got, err)
-		}
+		spelled(t, "AMQP", Dotted, topic, c.dotted)
+		spelled(t, "WAMP", URI, topic, c.uri)
 		if got, err := Path.PrintTopic(topic); !slices.Equal(got, c.path) || err != nil {
 			t.Errorf("%s in CoAP is %q, %v", c.mqtt, got, err)
-		}
-		if got, err := Dotted.ParseTopic(c.dotted); got != topic || err != nil {
-			t.Errorf("AMQP %s is %q, %v", c.dotted, got, err)
-		}
-		if got, err := URI.ParseTopic(c.uri); got != topic || err != nil {
-			t.Errorf("WAMP %s is %q, %v", c.uri, got, err)
 		}
 		if got, err := Path.ParseTopic(c.path); got != topic || err != nil {
 			t.Errorf("CoAP %q is %q, %v", c.path, got, err)
 		}
+	}
+}
+
+// spelled looks at a topic and its text from both sides.
+func spelled(t *testing.T, protocol string, s Spelling, topic Topic, text string) {
+	t.Helper()
+	if got, err := s.PrintTopic(topic); got != text || err != nil {
+		t.Errorf("%s in %s is %q, %v", topic, protocol, got, err)
+	}
+	if got, err := s.ParseTopic(text); got != topic || err != nil {
+		t.Errorf("%s %s is %q, %v", protocol, text, got, err)
 	}
 }
 
@@ -197,64 +198,74 @@ func isFault(err error, fault Fault) bool {
 	return errors.As(err, &e) && e.Fault == fault
 }
 
+// refusal is a text that is refused, by whom, why, and where the error points.
+type refusal struct {
+	name     string
+	parse    func(string) error
+	of       error
+	text     string
+	fault    Fault
+	level, i int
+}
+
+func topic(s Spelling) func(string) error {
+	return func(text string) error { _, err := s.ParseTopic(text); return err }
+}
+
+func filter(s Spelling) func(string) error {
+	return func(text string) error { _, err := s.ParseFilter(text); return err }
+}
+
+func core(text string) error {
+	_, err := ParseFilter(text)
+	return err
+}
+
+var refusals = []refusal{
+	{"MQTT topic", topic(MQTT), ErrTopic, "", FaultEmpty, 0, 0},
+	{"MQTT topic", topic(MQTT), ErrTopic, "a/+", FaultWildcard, 1, 2},
+	{"MQTT topic", topic(MQTT), ErrTopic, "a/b/c#", FaultWildcard, 2, 5},
+	{"MQTT topic", topic(MQTT), ErrTopic, "a/\x00", FaultNUL, 1, 2},
+	{"MQTT topic", topic(MQTT), ErrTopic, "a/b\xc3", FaultUTF8, 1, 3},
+	{"MQTT topic", topic(MQTT), ErrTopic, "\xed\xa0\x80", FaultUTF8, 0, 0}, // a surrogate
+	{"MQTT topic", topic(MQTT), ErrTopic, "\ufffd/\xff", FaultUTF8, 1, 4},
+	{"MQTT topic", topic(MQTT), ErrTopic, strings.Repeat("a/", MaxLevels) + "a", FaultLevels, 127, 255},
+	{"MQTT topic", topic(MQTT), ErrTopic, strings.Repeat("/", 65535), FaultLevels, 127, 127},
+	{"MQTT topic", topic(MQTT), ErrTopic, strings.Repeat("a", 65536), FaultLong, 0, 65535},
+	{"MQTT filter", filter(MQTT), ErrFilter, "", FaultEmpty, 0, 0},
+	{"MQTT filter", filter(MQTT), ErrFilter, "a/#/b", FaultAnyLevels, 1, 2},
+	{"MQTT filter", filter(MQTT), ErrFilter, "a#", FaultWildcard, 0, 1},
+	{"MQTT filter", filter(MQTT), ErrFilter, "a/+b", FaultWildcard, 1, 2},
+	{"MQTT filter", filter(MQTT), ErrFilter, "##", FaultWildcard, 0, 0},
+	{"MQTT filter", filter(MQTT), ErrFilter, "+\x00", FaultWildcard, 0, 0},
+	{"MQTT filter", filter(MQTT), ErrFilter, "a\x00", FaultNUL, 0, 1},
+	{"MQTT filter", filter(MQTT), ErrFilter, "+/\xff", FaultUTF8, 1, 2},
+	{"MQTT filter", filter(MQTT), ErrFilter, strings.Repeat("+/", 128) + "+", FaultLevels, 127, 255},
+	{"MQTT filter", filter(MQTT), ErrFilter, strings.Repeat("/", 65535), FaultLevels, 127, 127},
+	{"MQTT filter", filter(MQTT), ErrFilter, strings.Repeat("a", 65536), FaultLong, 0, 65535},
+	{"filter", core, ErrFilter, "#/#/#", FaultAnyLevels, 2, 4},
+	{"filter", core, ErrFilter, "#/#a", FaultWildcard, 1, 2},
+	{"AMQP filter", filter(Dotted), ErrFilter, "#.a.#.#", FaultAnyLevels, 3, 6},
+	{"AMQP key", topic(Dotted), ErrTopic, strings.Repeat("a.", 128) + "a", FaultLevels, 128, 255},
+	{"AMQP key", topic(Dotted), ErrTopic, strings.Repeat(".", 65535), FaultLevels, 128, 127},
+	{"AMQP key", topic(Dotted), ErrTopic, strings.Repeat("/", 30000), FaultLong, 0, 0}, // 90,000 in canonical text
+	{"AMQP key", topic(Dotted), ErrTopic, strings.Repeat("x", 300000), FaultLong, 0, maxSpelled},
+	{"AMQP key", topic(Dotted), ErrTopic, "a.\x00", FaultNUL, 1, 2},
+	{"AMQP key", topic(Dotted), ErrTopic, "a.b.\xff", FaultUTF8, 2, 4},
+	{"WAMP topic", topic(URI), ErrTopic, "", FaultCharacter, 0, 0},
+	{"WAMP topic", topic(URI), ErrTopic, "a..b", FaultCharacter, 1, 2},
+	{"WAMP topic", topic(URI), ErrTopic, "a.b.", FaultCharacter, 2, 4},
+	{"WAMP topic", topic(URI), ErrTopic, ".a", FaultCharacter, 0, 0},
+	{"WAMP topic", topic(URI), ErrTopic, "a.b c", FaultCharacter, 1, 3},
+	{"WAMP topic", topic(URI), ErrTopic, "a.b\u2003", FaultCharacter, 1, 3},
+	{"WAMP topic", topic(URI), ErrTopic, "a#", FaultCharacter, 0, 1},
+	{"WAMP wildcard", filter(URI), ErrFilter, "a..#", FaultCharacter, 2, 3},
+	{"WAMP wildcard", filter(URI), ErrFilter, "..a\tb", FaultCharacter, 2, 3},
+}
+
 // [MQTT-3.3.2-2] [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.7.3-2] [MQTT-4.7.3-3] [MQTT-1.5.4-1] and the limits.
 func TestRefused(t *testing.T) {
-	levels := strings.Repeat("a/", MaxLevels-1) + "a"
-	topic := func(s Spelling) func(string) error {
-		return func(text string) error { _, err := s.ParseTopic(text); return err }
-	}
-	filter := func(s Spelling) func(string) error {
-		return func(text string) error { _, err := s.ParseFilter(text); return err }
-	}
-	core := func(text string) error { _, err := ParseFilter(text); return err }
-	for _, c := range []struct {
-		name     string
-		parse    func(string) error
-		of       error
-		text     string
-		fault    Fault
-		level, i int
-	}{
-		{"MQTT topic", topic(MQTT), ErrTopic, "", FaultEmpty, 0, 0},
-		{"MQTT topic", topic(MQTT), ErrTopic, "a/+", FaultWildcard, 1, 2},
-		{"MQTT topic", topic(MQTT), ErrTopic, "a/b/c#", FaultWildcard, 2, 5},
-		{"MQTT topic", topic(MQTT), ErrTopic, "a/\x00", FaultNUL, 1, 2},
-		{"MQTT topic", topic(MQTT), ErrTopic, "a/b\xc3", FaultUTF8, 1, 3},
-		{"MQTT topic", topic(MQTT), ErrTopic, "\xed\xa0\x80", FaultUTF8, 0, 0}, // a surrogate
-		{"MQTT topic", topic(MQTT), ErrTopic, "\ufffd/\xff", FaultUTF8, 1, 4},
-		{"MQTT topic", topic(MQTT), ErrTopic, levels + "/a", FaultLevels, 127, 255},
-		{"MQTT topic", topic(MQTT), ErrTopic, strings.Repeat("/", 65535), FaultLevels, 127, 127},
-		{"MQTT topic", topic(MQTT), ErrTopic, strings.Repeat("a", 65536), FaultLong, 0, 65535},
-		{"MQTT filter", filter(MQTT), ErrFilter, "", FaultEmpty, 0, 0},
-		{"MQTT filter", filter(MQTT), ErrFilter, "a/#/b", FaultAnyLevels, 1, 2},
-		{"MQTT filter", filter(MQTT), ErrFilter, "a#", FaultWildcard, 0, 1},
-		{"MQTT filter", filter(MQTT), ErrFilter, "a/+b", FaultWildcard, 1, 2},
-		{"MQTT filter", filter(MQTT), ErrFilter, "##", FaultWildcard, 0, 0},
-		{"MQTT filter", filter(MQTT), ErrFilter, "+\x00", FaultWildcard, 0, 0},
-		{"MQTT filter", filter(MQTT), ErrFilter, "a\x00", FaultNUL, 0, 1},
-		{"MQTT filter", filter(MQTT), ErrFilter, "+/\xff", FaultUTF8, 1, 2},
-		{"MQTT filter", filter(MQTT), ErrFilter, strings.Repeat("+/", 128) + "+", FaultLevels, 127, 255},
-		{"MQTT filter", filter(MQTT), ErrFilter, strings.Repeat("/", 65535), FaultLevels, 127, 127},
-		{"MQTT filter", filter(MQTT), ErrFilter, strings.Repeat("a", 65536), FaultLong, 0, 65535},
-		{"filter", core, ErrFilter, "#/#/#", FaultAnyLevels, 2, 4},
-		{"filter", core, ErrFilter, "#/#a", FaultWildcard, 1, 2},
-		{"AMQP filter", filter(Dotted), ErrFilter, "#.a.#.#", FaultAnyLevels, 3, 6},
-		{"AMQP key", topic(Dotted), ErrTopic, strings.Repeat("a.", 128) + "a", FaultLevels, 128, 255},
-		{"AMQP key", topic(Dotted), ErrTopic, strings.Repeat(".", 65535), FaultLevels, 128, 127},
-		{"AMQP key", topic(Dotted), ErrTopic, strings.Repeat("/", 30000), FaultLong, 0, 0}, // 90,000 in canonical text
-		{"AMQP key", topic(Dotted), ErrTopic, strings.Repeat("x", 300000), FaultLong, 0, maxSpelled},
-		{"AMQP key", topic(Dotted), ErrTopic, "a.\x00", FaultNUL, 1, 2},
-		{"AMQP key", topic(Dotted), ErrTopic, "a.b.\xff", FaultUTF8, 2, 4},
-		{"WAMP topic", topic(URI), ErrTopic, "", FaultCharacter, 0, 0},
-		{"WAMP topic", topic(URI), ErrTopic, "a..b", FaultCharacter, 1, 2},
-		{"WAMP topic", topic(URI), ErrTopic, "a.b.", FaultCharacter, 2, 4},
-		{"WAMP topic", topic(URI), ErrTopic, ".a", FaultCharacter, 0, 0},
-		{"WAMP topic", topic(URI), ErrTopic, "a.b c", FaultCharacter, 1, 3},
-		{"WAMP topic", topic(URI), ErrTopic, "a.b\u2003", FaultCharacter, 1, 3},
-		{"WAMP topic", topic(URI), ErrTopic, "a#", FaultCharacter, 0, 1},
-		{"WAMP wildcard", filter(URI), ErrFilter, "a..#", FaultCharacter, 2, 3},
-		{"WAMP wildcard", filter(URI), ErrFilter, "..a\tb", FaultCharacter, 2, 3},
-	} {
+	for _, c := range refusals {
 		err := c.parse(c.text)
 		want := TextError{Of: c.of, Fault: c.fault, Level: c.level, Byte: c.i}
 		var e *TextError

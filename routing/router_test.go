@@ -40,53 +40,86 @@ func (d *dice) binding(t *testing.T) Binding[int] {
 	return b
 }
 
+// game is a router and the plain one, on which the same is played.
+type game struct {
+	*dice
+	router *Router[int]
+	plain  *plainRouter
+	bound  []Binding[int]
+}
+
 // routerIsDefinition plays declares, binds and their ways back on a router and on the plain one, and asks both.
 func routerIsDefinition(t *testing.T, d *dice) {
-	r, plain := NewRouter[int](), &plainRouter{map[string]*plainExchange{}}
+	g := game{dice: d, router: NewRouter[int](), plain: &plainRouter{map[string]*plainExchange{}}}
 	for i := range 4 {
 		kind := Kind(1 + i)
-		_ = r.Declare(fmt.Sprintf("x%d", i), kind, "")
-		plain.declare(fmt.Sprintf("x%d", i), kind, "")
+		_ = g.router.Declare(fmt.Sprintf("x%d", i), kind, "")
+		g.plain.declare(fmt.Sprintf("x%d", i), kind, "")
 	}
-	var bound []Binding[int]
-	for !d.done() {
-		b := d.binding(t)
-		if len(bound) > 0 && d.roll(2) == 0 {
-			b = bound[d.roll(len(bound))]
-			b.Value = d.roll(3)
-		}
+	for !d.done() && !t.Failed() {
 		switch d.roll(12) {
 		default:
-			added, ok := plain.bind(b)
-			if got, err := r.Bind(b); got != added || (err == nil) != ok {
-				t.Errorf("bind %+v: %v, %v", b, got, err)
-			}
-			bound = append(bound, b)
+			g.bind(t)
 		case 0, 1, 2, 3:
-			want := len(plain.take(func(o Binding[int]) bool { return like(o, b) })) > 0
-			if r.Unbind(b) != want {
-				t.Errorf("unbind %+v", b)
-			}
+			g.unbind(t)
 		case 4:
-			name, kind, alternate := d.exchange(), Kind(1+d.roll(4)), []string{"", d.exchange()}[d.roll(2)]
-			if err := r.Declare(name, kind, alternate); (err == nil) != plain.declare(name, kind, alternate) || err != nil && !errors.Is(err, ErrConflict) {
-				t.Errorf("declare %s %s: %v", name, kind, err)
-			}
+			g.declare(t)
 		case 5:
-			if name := d.exchange(); r.Delete(name) != plain.delete(name) {
-				t.Errorf("delete %s", name)
-			}
+			g.delete(t)
 		case 6:
-			want := plain.take(func(o Binding[int]) bool { return o.Exchange == "" && o.Queue == b.Queue })
-			sameBindings(t, r.RemoveQueue(b.Queue), want)
+			g.removeQueue(t)
 		}
-		sameRoute(t, r, plain, d)
-		if t.Failed() {
-			return
-		}
+		sameRoute(t, g.router, g.plain, d)
 	}
-	sameLists(t, r, plain)
-	nothingLeft(t, r)
+	sameLists(t, g.router, g.plain)
+	nothingLeft(t, g.router)
+}
+
+// pick rolls a new binding, or one that was bound before, with another value.
+func (g *game) pick(t *testing.T) Binding[int] {
+	if len(g.bound) == 0 || g.roll(2) == 0 {
+		return g.binding(t)
+	}
+	b := g.bound[g.roll(len(g.bound))]
+	b.Value = g.roll(3)
+	return b
+}
+
+func (g *game) bind(t *testing.T) {
+	b := g.pick(t)
+	added, ok := g.plain.bind(b)
+	if got, err := g.router.Bind(b); got != added || (err == nil) != ok {
+		t.Errorf("bind %+v: %v, %v", b, got, err)
+	}
+	g.bound = append(g.bound, b)
+}
+
+func (g *game) unbind(t *testing.T) {
+	b := g.pick(t)
+	want := len(g.plain.take(func(o Binding[int]) bool { return like(o, b) })) > 0
+	if g.router.Unbind(b) != want {
+		t.Errorf("unbind %+v", b)
+	}
+}
+
+func (g *game) declare(t *testing.T) {
+	name, kind, alternate := g.exchange(), Kind(1+g.roll(4)), []string{"", g.exchange()}[g.roll(2)]
+	ok := g.plain.declare(name, kind, alternate)
+	if err := g.router.Declare(name, kind, alternate); (err == nil) != ok || err != nil && !errors.Is(err, ErrConflict) {
+		t.Errorf("declare %s %s: %v", name, kind, err)
+	}
+}
+
+func (g *game) delete(t *testing.T) {
+	if name := g.exchange(); g.router.Delete(name) != g.plain.delete(name) {
+		t.Errorf("delete %s", name)
+	}
+}
+
+func (g *game) removeQueue(t *testing.T) {
+	q := g.roll(5)
+	want := g.plain.take(func(o Binding[int]) bool { return o.Exchange == "" && o.Queue == q })
+	sameBindings(t, g.router.RemoveQueue(q), want)
 }
 
 func sameRoute(t *testing.T, r *Router[int], plain *plainRouter, d *dice) {
@@ -158,9 +191,7 @@ func nothingLeft(t *testing.T, r *Router[int]) {
 		}
 	}
 	for name, x := range r.exchanges {
-		if x.len() != 0 || x.links != 0 || x.byFilter.plain.size != 0 || x.byFilter.dollars.size != 0 || x.inward.oldest != nil || x.inward.index != nil || r.InUse(name) {
-			t.Errorf("left in %s: %+v", name, x)
-		}
+		emptyExchange(t, x)
 		r.Delete(name)
 	}
 	if len(r.exchanges) != 0 || r.queues.m != nil {
@@ -168,7 +199,20 @@ func nothingLeft(t *testing.T, r *Router[int]) {
 	}
 }
 
-func TestRouterRandom(t *testing.T) { seeded(t, 4000, 1200, routerIsDefinition) }
+func emptyExchange(t *testing.T, x *exchange[int]) {
+	t.Helper()
+	if x.len() != 0 || x.links != 0 {
+		t.Errorf("left in %s: %d bindings, %d links", x.name, x.len(), x.links)
+	}
+	if x.byFilter.plain.size != 0 || x.byFilter.dollars.size != 0 {
+		t.Errorf("left in %s: %d and %d nodes", x.name, x.byFilter.plain.size, x.byFilter.dollars.size)
+	}
+	if x.inward.oldest != nil || x.inward.index != nil {
+		t.Errorf("left in %s: %+v", x.name, x.inward)
+	}
+}
+
+func TestRouterRandom(t *testing.T) { seeded(t, 2000, 1200, routerIsDefinition) }
 func FuzzRouter(f *testing.F)       { fuzzed(f, routerIsDefinition) }
 
 // standard is a router with an exchange of each kind.

@@ -100,7 +100,7 @@ func emptied(t *testing.T, table *Table[int], list []pair) {
 	}
 }
 
-func TestTableRandom(t *testing.T) { seeded(t, 4000, 400, tableIsDefinition) }
+func TestTableRandom(t *testing.T) { seeded(t, 2000, 400, tableIsDefinition) }
 func FuzzTable(f *testing.F)       { fuzzed(f, tableIsDefinition) }
 
 // Long lists of few different levels, where places overlap most.
@@ -137,7 +137,7 @@ func deepTable(t *testing.T, d *dice) {
 	emptied(t, &table, list)
 }
 
-func TestTableDeep(t *testing.T) { seeded(t, 3000, 1500, deepTable) }
+func TestTableDeep(t *testing.T) { seeded(t, 1500, 1500, deepTable) }
 func FuzzTableDeep(f *testing.F) { fuzzed(f, deepTable) }
 
 func TestTableZero(t *testing.T) {
@@ -238,16 +238,14 @@ func TestTableHostile(t *testing.T) {
 		{"any-levels at both ends", "#/", "b/#"},
 		{"any-levels in a leaf", "", "#/a/#/b"},
 	} {
-		for _, early := range []bool{true, false} {
-			table := hostile(t, 5000, early, c.prefix, c.suffix)
-			n := 0
-			start := time.Now()
-			table.Match(topic, func(int) { n++ })
-			took := time.Since(start)
-			t.Logf("%s, early %v: %d nodes, %d matches, %v", c.name, early, table.plain.size, n, took)
-			if took > 2*time.Second { // a walk that doubles at each level would not come back
-				t.Errorf("%s: %v", c.name, took)
-			}
+		table := hostile(t, 5000/slow, true, c.prefix, c.suffix)
+		n := 0
+		start := time.Now()
+		table.Match(topic, func(int) { n++ })
+		took := time.Since(start)
+		t.Logf("%s: %d nodes, %d matches, %v", c.name, table.plain.size, n, took)
+		if took > 2*time.Second { // a walk that doubles at each level would not come back
+			t.Errorf("%s: %v", c.name, took)
 		}
 	}
 }

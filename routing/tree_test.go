@@ -64,7 +64,7 @@ func sameFound(t *testing.T, tree *Tree[int], model map[Topic]int, f Filter) {
 	}
 }
 
-func TestTreeRandom(t *testing.T) { seeded(t, 4000, 400, treeIsDefinition) }
+func TestTreeRandom(t *testing.T) { seeded(t, 2000, 400, treeIsDefinition) }
 func FuzzTree(f *testing.F)       { fuzzed(f, treeIsDefinition) }
 
 // Long topics of few different levels against long filters.
@@ -95,7 +95,7 @@ func deepTree(t *testing.T, d *dice) {
 	}
 }
 
-func TestTreeDeep(t *testing.T) { seeded(t, 3000, 1500, deepTree) }
+func TestTreeDeep(t *testing.T) { seeded(t, 1500, 1500, deepTree) }
 
 func TestTreeZero(t *testing.T) {
 	var tree Tree[string]
