@@ -1,35 +1,62 @@
 package adapters
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 const (
-	readSize = 64 << 10
-	bufCap   = 16 << 10  // a new outbox buffer
-	bufKeep  = 256 << 10 // larger ones are left to the collector
+	readSize  = 64 << 10
+	writeSize = 16 << 10
+	writeKeep = 64 << 10 // what a large frame made larger than this is the collector's
 )
 
 // buffer is bytes on loan.
 type buffer struct{ b []byte }
 
-// buffers lends out byte buffers, so that an idle connection has none.
+// buffers lends out byte buffers, so that an idle connection has none. Each is
+// given back once, by who has it then.
 type buffers struct {
 	write sync.Pool
 	read  sync.Pool
+	lent  *atomic.Int64 // counted in tests, else nil
 }
 
 func newBuffers() *buffers {
 	return &buffers{
-		write: sync.Pool{New: func() any { return &buffer{make([]byte, 0, bufCap)} }},
+		write: sync.Pool{New: func() any { return &buffer{make([]byte, 0, writeSize)} }},
 		read:  sync.Pool{New: func() any { return &buffer{make([]byte, readSize)} }},
 	}
 }
 
-func (p *buffers) get() *buffer { return p.write.Get().(*buffer) }
+// getWrite lends an empty buffer to append to.
+func (p *buffers) getWrite() *buffer {
+	p.count(1)
+	return p.write.Get().(*buffer)
+}
 
-func (p *buffers) put(b *buffer) {
-	if b == nil || cap(b.b) > bufKeep {
+func (p *buffers) putWrite(b *buffer) {
+	p.count(-1)
+	if cap(b.b) > writeKeep {
 		return
 	}
 	b.b = b.b[:0]
 	p.write.Put(b)
+}
+
+// getRead lends readSize bytes to read into.
+func (p *buffers) getRead() *buffer {
+	p.count(1)
+	return p.read.Get().(*buffer)
+}
+
+func (p *buffers) putRead(b *buffer) {
+	p.count(-1)
+	p.read.Put(b)
+}
+
+func (p *buffers) count(n int64) {
+	if p.lent != nil {
+		p.lent.Add(n)
+	}
 }

@@ -1,9 +1,10 @@
 package adapters
 
 import (
+	"errors"
 	"net"
-	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -12,48 +13,58 @@ import (
 
 const (
 	flushAt    = 64 << 10 // bytes that are written without waiting for the batch
-	largeBody  = 4 << 10  // payloads from here on are not copied into the buffer
-	maxAnswers = 1 << 20  // unsent bytes over OutboxBytes at which reading stops
-	hardLimit  = 4 << 20  // unsent bytes over OutboxBytes at which the connection is closed
-	flushTurns = 4        // writes that one Flush does before a goroutine takes over
+	largeBody  = 4 << 10  // payloads from here on are not copied into a buffer
+	spare      = 1 << 10  // less room than this in a buffer: the next one is begun
+	maxAnswers = 1 << 20  // bytes of answers beyond Config.OutboxBytes at which reading stops
+	hardLimit  = 4 << 20  // the same, at which the connection is ended
 )
 
+// ErrNotReading is what a connection ends with whose client makes the broker
+// answer and does not read the answers.
+var ErrNotReading = errors.New("too many answers not read")
+
 // Outbox holds the bytes on their way to one client. Nobody waits for the
-// socket: Flush does one non-blocking write, and what the socket does not take
-// goes to a goroutine that ends when the outbox is empty.
+// socket: Flush writes what the socket takes at once, the rest goes to a
+// goroutine that ends when the outbox is empty. Methods may be called from any
+// goroutine; bytes leave in the order of the Begins.
 //
-// Two bounds: deliveries are refused at Config.OutboxBytes and stay in their
-// queues; protocol answers are always taken, but when too many wait the
-// connection is not read any more, and at a hard limit it is closed.
+// Two bounds. Deliveries are refused while Config.OutboxBytes wait, and stay in
+// their queues; one that is larger is taken whole when there is room for its
+// first byte. Protocol answers are always taken; 1 MiB of them beyond that
+// bound makes the connection's reader stop, 4 MiB end the connection.
 type Outbox struct {
 	conn  net.Conn
 	raw   syscall.RawConn // nil: every write is the goroutine's (TLS, pipes)
 	bufs  *buffers
 	limit int
-	// room is called, from the outbox's goroutine and with no lock held, when
-	// a delivery was refused and there is room again.
-	room func(*core.Batch)
-	// broken is called once when a write failed or the hard limit was passed.
+	// broken is called once, with no lock held, when a write failed or the
+	// client does not read its answers.
 	broken func(error)
+	// crowded: reading has to stop, see roomForAnswers.
+	crowded atomic.Bool
 
 	mu      sync.Mutex
-	cur     *buffer // being filled
-	chunks  []chunk // before cur: full buffers and large payloads, in order
+	room    func(*core.Batch)
+	cur     *buffer // being filled; cur.b[cut:] is in no chunk yet
+	cut     int
+	chunks  []chunk // before cur
 	unsent  int     // all bytes not yet given to the socket
+	answers int     // bytes of answers taken since unsent was last within limit
+	answer  bool    // what the Begin was for
 	dirty   bool    // in a batch
-	writing bool    // a Flush or the goroutine has the socket
-	refused bool
-	err     error
-	drained chan struct{} // closed when the reader may go on
-	idle    chan struct{} // closed when nothing is being written
-	write   func(fd uintptr) bool
-	out     []byte // what write sends
-	sent    int
-	sentErr error
+	writing bool    // a Flush or the goroutine has the socket, and out
+	refused bool    // a delivery, since room was last called
+	closing bool    // takes nothing more
+	err     error   // takes nothing more and sends nothing more
+	broke   error   // err, while broken is still to be called
+	drained chan struct{}
+	idle    chan struct{} // closed when writing ends
+
+	outgoing
 }
 
-// chunk is a run of bytes to write; lent is the buffer that it goes back to,
-// nil for a payload, which is the message's.
+// chunk is a run of bytes to write. With the last run of a buffer, lent is the
+// buffer to give back; a payload is its message's and only forgotten.
 type chunk struct {
 	b    []byte
 	lent *buffer
@@ -61,92 +72,132 @@ type chunk struct {
 
 func newOutbox(c net.Conn, raw syscall.RawConn, bufs *buffers, limit int) *Outbox {
 	o := &Outbox{conn: c, raw: raw, bufs: bufs, limit: limit}
-	o.write = o.writeOnce
+	o.push, o.pushWaiting = o.send, o.sendWaiting
 	return o
 }
 
 // BeginDelivery locks the outbox and returns the buffer to append a delivery
-// to; End or Cancel must follow. ok is false, and nothing locked, when the
-// delivery has to stay in its queue; room is called later.
+// to; End, EndLarge or Cancel must follow, and nothing that blocks come between.
+// ok is false, and nothing locked, when the delivery has to stay in its queue:
+// what Conn.OnRoom names is called when there is room.
 func (o *Outbox) BeginDelivery() (buf []byte, ok bool) {
 	o.mu.Lock()
-	if o.unsent >= o.limit || o.err != nil {
+	if o.unsent >= o.limit || o.deaf() {
 		o.refused = true
 		o.mu.Unlock()
 		return nil, false
 	}
-	return o.buffer(), true
+	o.answer = false
+	return o.space(), true
 }
 
 // BeginAnswer locks the outbox and returns the buffer to append a protocol
-// answer to; End must follow.
+// answer to; End, EndLarge or Cancel must follow, and nothing that blocks come
+// between. On a closed outbox the answer is lost.
 func (o *Outbox) BeginAnswer() []byte {
 	o.mu.Lock()
-	return o.buffer()
+	o.answer = true
+	return o.space()
 }
 
-func (o *Outbox) buffer() []byte {
+func (o *Outbox) deaf() bool { return o.err != nil || o.closing }
+
+// space is the buffer to append to, with at least spare bytes free. With mu held.
+func (o *Outbox) space() []byte {
+	if o.cur != nil && cap(o.cur.b)-len(o.cur.b) < spare {
+		o.seal()
+	}
 	if o.cur == nil {
-		o.cur = o.bufs.get()
+		o.cur = o.bufs.getWrite()
 	}
 	return o.cur.b
 }
 
-// Cancel unlocks after a Begin without adding anything.
-func (o *Outbox) Cancel() { o.mu.Unlock() }
+// seal makes the buffer that was filled a chunk. With mu held.
+func (o *Outbox) seal() {
+	if o.cur == nil {
+		return
+	}
+	o.chunks = append(o.chunks, chunk{o.cur.b[o.cut:], o.cur})
+	o.cur, o.cut = nil, 0
+}
 
-// End takes the buffer back, unlocks, and sees to it that b writes it out.
+// Cancel unlocks after a Begin without adding anything.
+func (o *Outbox) Cancel() {
+	o.dropEmpty()
+	o.mu.Unlock()
+}
+
+// dropEmpty gives back a buffer that nothing was appended to. With mu held.
+func (o *Outbox) dropEmpty() {
+	if o.cur != nil && len(o.cur.b) == 0 {
+		o.bufs.putWrite(o.cur)
+		o.cur = nil
+	}
+}
+
+// End takes the buffer back, with what was appended, unlocks, and sees to it
+// that b writes it out; with a nil b it is written now.
 func (o *Outbox) End(b *core.Batch, buf []byte) {
-	o.unsent += len(buf) - len(o.cur.b)
+	n := len(buf) - len(o.cur.b)
 	o.cur.b = buf
-	o.added(b)
+	o.added(b, n)
 }
 
 // EndLarge is End for a frame whose payload was not appended: buf ends with
-// what precedes it, tail follows it. Payloads under LargeBody are copied. The
-// payload must not change afterwards.
+// what precedes it, tail follows it. Payloads of 4 KiB and more are not copied
+// but kept until they are sent; they must not change any more.
 func (o *Outbox) EndLarge(b *core.Batch, buf, payload, tail []byte) {
 	if len(payload) < largeBody {
-		buf = append(append(buf, payload...), tail...)
-		o.End(b, buf)
+		o.End(b, append(append(buf, payload...), tail...))
 		return
 	}
-	o.unsent += len(buf) - len(o.cur.b) + len(payload) + len(tail)
-	o.cur.b = buf
-	o.chunks = append(o.chunks, chunk{buf, o.cur}, chunk{payload, nil})
-	o.cur = o.bufs.get()
-	o.cur.b = append(o.cur.b, tail...)
-	o.added(b)
+	n := len(buf) - len(o.cur.b) + len(payload) + len(tail)
+	o.chunks = append(o.chunks, chunk{buf[o.cut:], nil}, chunk{payload, nil})
+	o.cut = len(buf)
+	o.cur.b = append(buf, tail...)
+	o.added(b, n)
 }
 
-// added unlocks.
-func (o *Outbox) added(b *core.Batch) {
-	if o.err != nil {
+// added counts n new bytes and unlocks.
+func (o *Outbox) added(b *core.Batch, n int) {
+	if o.deaf() {
 		o.discard()
 		o.mu.Unlock()
 		return
 	}
+	if n == 0 {
+		o.Cancel()
+		return
+	}
+	o.unsent += n
+	if o.answer && o.unsent > o.limit {
+		o.answers += n
+		o.crowded.Store(o.answers > maxAnswers)
+		if o.answers > hardLimit {
+			o.fail(ErrNotReading)
+			o.unlockTelling()
+			return
+		}
+	}
+	if b == nil || o.unsent >= flushAt && !o.writing {
+		o.flushAndUnlock()
+		return
+	}
 	fresh := !o.dirty
 	o.dirty = true
-	unsent := o.unsent
-	now := unsent >= flushAt && !o.writing
 	o.mu.Unlock()
 	if fresh {
 		b.Add(o)
 	}
-	if unsent > o.limit+hardLimit {
-		o.fail(os.ErrDeadlineExceeded)
-	} else if now {
-		o.Flush()
-	}
 }
 
-// backlogged returns a channel to wait on before reading on, nil when there is
+// roomForAnswers returns what to wait for before reading on, nil when there is
 // no need to.
-func (o *Outbox) backlogged() <-chan struct{} {
+func (o *Outbox) roomForAnswers() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.unsent <= o.limit+maxAnswers || o.err != nil {
+	if !o.crowded.Load() {
 		return nil
 	}
 	if o.drained == nil {
@@ -159,6 +210,10 @@ func (o *Outbox) backlogged() <-chan struct{} {
 func (o *Outbox) unblock() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.letRead()
+}
+
+func (o *Outbox) letRead() {
 	if o.drained != nil {
 		close(o.drained)
 		o.drained = nil
@@ -172,217 +227,83 @@ func (o *Outbox) Unsent() int {
 	return o.unsent
 }
 
-// Flush implements core.Flusher.
-func (o *Outbox) Flush() {
-	o.mu.Lock()
-	o.dirty = false
-	if o.writing || o.unsent == 0 || o.err != nil {
-		o.mu.Unlock()
-		return
-	}
-	o.writing = true
-	if o.raw == nil {
-		o.mu.Unlock()
-		go o.drain()
-		return
-	}
-	for range flushTurns {
-		if !o.writeSome() {
-			break
-		}
-		if o.unsent == 0 && !o.refused {
-			o.rest()
-			o.mu.Unlock()
-			return
-		}
-	}
-	o.mu.Unlock()
-	go o.drain()
-}
-
-// writeSome gives the socket all that is there without waiting. False: the
-// socket is full or broken. With mu held, given up meanwhile.
-func (o *Outbox) writeSome() bool {
-	for o.unsent > 0 && o.err == nil {
-		b := o.next()
-		o.mu.Unlock()
-		o.out, o.sent, o.sentErr = b, 0, nil
-		err := o.raw.Write(o.write)
-		n := o.sent
-		if err == nil {
-			err = o.sentErr
-		}
-		o.out = nil
-		o.mu.Lock()
-		o.wrote(b, n)
-		if err != nil {
-			o.failLocked(err)
-			return false
-		}
-		if n < len(b) {
-			return false
-		}
-	}
-	return o.err == nil
-}
-
-// writeOnce sends out until the socket takes no more.
-func (o *Outbox) writeOnce(fd uintptr) bool {
-	for o.sent < len(o.out) {
-		n, err := writeNow(fd, o.out[o.sent:])
-		switch {
-		case err == syscall.EINTR:
-			continue
-		case err == syscall.EAGAIN:
-			return true
-		case err != nil:
-			o.sentErr = err
-			return true
-		}
-		o.sent += n
-	}
-	return true
-}
-
-// next is the oldest run of bytes; it stays the outbox's until wrote.
-func (o *Outbox) next() []byte {
-	if len(o.chunks) == 0 {
-		o.chunks = append(o.chunks, chunk{o.cur.b, o.cur})
-		o.cur = nil
-	}
-	return o.chunks[0].b
-}
-
-// wrote takes n bytes of b, the first chunk, off.
-func (o *Outbox) wrote(b []byte, n int) {
-	if o.err != nil {
-		return
-	}
-	o.unsent -= n
-	if n < len(b) {
-		o.chunks[0].b = b[n:]
-		return
-	}
-	o.bufs.put(o.chunks[0].lent)
-	if len(o.chunks) == 1 {
-		o.chunks[0] = chunk{}
-		o.chunks = o.chunks[:0]
-		return
-	}
-	o.chunks[0] = chunk{}
-	o.chunks = o.chunks[1:]
-}
-
-// rest ends writing.
-func (o *Outbox) rest() {
-	o.writing = false
-	if o.cur != nil && len(o.cur.b) == 0 {
-		o.bufs.put(o.cur)
-		o.cur = nil
-	}
-	if o.err != nil || cap(o.chunks) > 8 {
-		o.chunks = nil
-	}
-	if o.drained != nil {
-		close(o.drained)
-		o.drained = nil
-	}
-	if o.idle != nil {
-		close(o.idle)
-		o.idle = nil
-	}
-}
-
-// drain is the goroutine: it waits for the socket, and tells when there is
-// room for deliveries, until nothing is left.
-func (o *Outbox) drain() {
-	b := &core.Batch{}
-	o.mu.Lock()
-	for o.err == nil {
-		if o.unsent > 0 {
-			o.writeWaiting()
-		}
-		if o.drained != nil && o.unsent <= o.limit {
-			close(o.drained)
-			o.drained = nil
-		}
-		if o.refused && o.unsent <= o.limit/2 {
-			o.refused = false
-			room := o.room
-			o.mu.Unlock()
-			if room != nil {
-				room(b)
-			}
-			b.Flush() // own bytes are this goroutine's; others' go out
-			o.mu.Lock()
-			continue
-		}
-		if o.unsent == 0 {
-			break
-		}
-	}
-	o.rest()
-	o.mu.Unlock()
-}
-
-// writeWaiting writes the oldest bytes, waiting for the socket.
-func (o *Outbox) writeWaiting() {
-	b := o.next()
-	o.mu.Unlock()
-	n, err := o.conn.Write(b)
-	o.mu.Lock()
-	o.wrote(b, n)
-	if err != nil {
-		o.failLocked(err)
-	}
-}
-
-func (o *Outbox) fail(err error) {
+// onRoom sets what is called when there is room again.
+func (o *Outbox) onRoom(f func(*core.Batch)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.failLocked(err)
+	o.room = f
 }
 
-// failLocked makes the outbox take nothing more.
-func (o *Outbox) failLocked(err error) {
+// unlockTelling calls broken if that is due.
+func (o *Outbox) unlockTelling() {
+	err := o.broke
+	o.broke = nil
+	o.mu.Unlock()
+	if err != nil && o.broken != nil {
+		o.broken(err)
+	}
+}
+
+// fail makes the outbox take and send nothing more. With mu held.
+func (o *Outbox) fail(err error) {
 	if o.err != nil {
 		return
 	}
 	o.err = err
+	if !o.closing {
+		o.broke = err
+	}
 	o.discard()
-	if o.drained != nil {
-		close(o.drained)
-		o.drained = nil
-	}
-	if o.broken != nil {
-		go o.broken(err)
-	}
+	o.unsent, o.answers = 0, 0
+	o.crowded.Store(false)
+	o.letRead()
 }
 
+// discard drops what no writer has. With mu held.
 func (o *Outbox) discard() {
-	o.cur, o.unsent = nil, 0
-	if !o.writing {
-		o.chunks = nil
+	o.seal()
+	o.giveBack(o.chunks)
+	o.chunks = nil
+}
+
+func (o *Outbox) giveBack(chunks []chunk) {
+	for i := range chunks {
+		if chunks[i].lent != nil {
+			o.bufs.putWrite(chunks[i].lent)
+		}
+		chunks[i] = chunk{}
 	}
 }
 
-// close sends what is left for at most linger and takes nothing more.
-func (o *Outbox) close(linger time.Duration) {
-	o.Flush()
+// close sends what is left, for at most linger when the client reads slowly,
+// and takes nothing more. No write is under way when it returns; false means
+// that bytes were lost. Called once.
+func (o *Outbox) close(linger time.Duration) bool {
 	o.mu.Lock()
-	var idle chan struct{}
-	if o.writing {
-		if o.idle == nil {
-			o.idle = make(chan struct{})
-		}
-		idle = o.idle
-		// Errors of the deadline show in the write.
-		_ = o.conn.SetWriteDeadline(time.Now().Add(linger))
-	}
-	o.refused, o.room = false, nil
-	o.mu.Unlock()
-	if idle != nil {
+	o.closing, o.refused, o.room = true, false, nil
+	o.flushAndUnlock()
+	if idle, patience := o.stillWriting(linger); idle != nil {
+		// An error of it shows in the write.
+		_ = o.conn.SetWriteDeadline(time.Now().Add(patience))
 		<-idle
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	sound := o.err == nil
 	o.fail(net.ErrClosed)
+	return sound
+}
+
+// stillWriting returns what to wait for and how long it may take.
+func (o *Outbox) stillWriting(linger time.Duration) (<-chan struct{}, time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.writing {
+		return nil, 0
+	}
+	if o.err != nil {
+		linger = 0
+	}
+	o.idle = make(chan struct{})
+	return o.idle, linger
 }

@@ -6,48 +6,53 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
-// Server accepts connections of one protocol on any number of listeners.
+// Server accepts connections of one protocol on any number of listeners. Its
+// methods may be called from any goroutine.
 type Server struct {
-	cfg   Config
-	name  string
-	log   *slog.Logger
-	open  func(*Conn) Protocol
-	bufs  *buffers
-	wheel *Wheel
+	cfg    Config
+	name   string
+	log    *slog.Logger
+	open   func(*Conn) Protocol
+	bufs   *buffers
+	stacks stacks
+	wheel  *Wheel
 
 	refused atomic.Uint64
 
 	mu        sync.Mutex
 	listeners []net.Listener
 	conns     map[*Conn]struct{}
-	peers     map[string]*peerCount
-	closing   bool
+	admitted  int // conns and those about to be among them
+	peers     map[netip.Addr]peerCount
+	stopping  chan struct{} // closed by Shutdown
 	wg        sync.WaitGroup
 }
 
 type peerCount struct{ open, pending int }
 
 // NewServer returns a server that makes a Protocol for each connection with
-// open, which must not block.
+// open, which must not block. name is the protocol's, for the log.
 func NewServer(cfg Config, name string, log *slog.Logger, open func(*Conn) Protocol) *Server {
 	return &Server{
 		cfg: cfg, name: name, log: log.With("protocol", name), open: open,
 		bufs: newBuffers(), wheel: NewWheel(),
-		conns: map[*Conn]struct{}{}, peers: map[string]*peerCount{},
+		conns: map[*Conn]struct{}{}, peers: map[netip.Addr]peerCount{},
+		stopping: make(chan struct{}),
 	}
 }
 
-// Serve accepts from l until Shutdown, which closes l. It returns at once.
+// Serve accepts from l until Shutdown, which closes l. It returns at once; the
+// error says that the server is shut down already, and l is the caller's then.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
+	if s.closing() {
 		return fmt.Errorf("%s server: %w", s.name, net.ErrClosed)
 	}
 	s.listeners = append(s.listeners, l)
@@ -59,86 +64,122 @@ func (s *Server) Serve(l net.Listener) error {
 // Refused counts connections that a limit turned away.
 func (s *Server) Refused() uint64 { return s.refused.Load() }
 
-// accept waits out a shortage of file descriptors instead of ending.
+// Open is the number of open connections.
+func (s *Server) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.admitted
+}
+
+func (s *Server) closing() bool {
+	select {
+	case <-s.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// accept waits out a shortage of file descriptors or memory instead of ending.
 func (s *Server) accept(l net.Listener) {
 	defer s.wg.Done()
+	const shortest, longest = 10 * time.Millisecond, time.Second
+	pause := shortest
 	for {
 		c, err := l.Accept()
 		switch {
 		case err == nil:
+			pause = shortest
 			s.ServeConn(c)
-		case errors.Is(err, net.ErrClosed):
+			continue
+		case s.closing() || errors.Is(err, net.ErrClosed):
 			return
-		default:
-			s.log.Warn("accept failed, trying again", "listener", l.Addr().String(), "error", err)
-			time.Sleep(100 * time.Millisecond)
 		}
+		s.log.Warn("accept failed, trying again", "listener", l.Addr().String(), "pause", pause, "error", err)
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-s.stopping:
+			t.Stop()
+			return
+		}
+		pause = min(2*pause, longest)
 	}
 }
 
 // ServeConn takes over a connection, from a listener or from elsewhere (a
-// WebSocket, a pipe). It returns at once; a limit may close the connection.
+// WebSocket, a pipe). It returns at once; a limit may close the connection. The
+// connection must honour its deadlines.
 func (s *Server) ServeConn(nc net.Conn) {
-	c := &Conn{server: s, conn: nc, peer: peerOf(nc), maxFrame: s.cfg.LoginBytes}
-	if !s.admit(c) {
+	c := &Conn{server: s, conn: nc, peer: peerOf(nc)}
+	c.raw, c.maxFrame = rawOf(nc), s.cfg.LoginBytes
+	if !s.admit(c.peer) {
 		s.refused.Add(1)
 		// Nobody is told: the peer is over its limit.
 		_ = nc.Close()
 		return
 	}
-	if sc, ok := nc.(syscall.Conn); ok {
-		if raw, err := sc.SyscallConn(); err == nil {
-			c.raw = raw
-		}
-	}
 	c.Outbox = newOutbox(nc, c.raw, s.bufs, s.cfg.OutboxBytes)
-	c.Outbox.broken = func(err error) { c.Kick(fmt.Errorf("write: %w", err)) }
-	s.wheel.Set(&c.alarm, s.cfg.LoginTimeout, func() { c.Kick(ErrTimeout) })
+	c.Outbox.broken = c.writeFailed
+	s.wheel.Set(&c.alarm, s.cfg.LoginTimeout, c.timeout)
 	c.proto = s.open(c)
-	go func() {
-		defer s.left(c)
-		c.run()
-	}()
+	if !s.enter(c) { // Shutdown did not see it
+		c.Kick(ErrKicked)
+	}
+	go s.serve(c)
+}
+
+func (s *Server) serve(c *Conn) {
+	c.run()
+	s.leave(c)
 }
 
 // peerOf is the network address without the port; unix sockets have none.
-func peerOf(c net.Conn) string {
+func peerOf(c net.Conn) netip.Addr {
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		return a.IP.String()
+		return a.AddrPort().Addr().Unmap()
 	}
-	return ""
+	return netip.Addr{}
 }
 
-// admit counts the connection in, unless a limit is reached.
-func (s *Server) admit(c *Conn) bool {
+// admit counts a connection in, unless a limit is reached.
+func (s *Server) admit(peer netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.peers[c.peer]
-	if p == nil {
-		p = &peerCount{}
-	}
+	p := s.peers[peer]
+	known := peer.IsValid()
 	switch {
-	case s.closing,
-		s.cfg.MaxConnections > 0 && len(s.conns) >= s.cfg.MaxConnections,
-		c.peer != "" && s.cfg.MaxPerPeer > 0 && p.open >= s.cfg.MaxPerPeer,
-		c.peer != "" && p.pending >= s.cfg.MaxPending:
+	case s.closing(),
+		s.cfg.MaxConnections > 0 && s.admitted >= s.cfg.MaxConnections,
+		known && s.cfg.MaxPerPeer > 0 && p.open >= s.cfg.MaxPerPeer,
+		known && p.pending >= s.cfg.MaxPending:
 		return false
 	}
 	p.open++
 	p.pending++
-	s.peers[c.peer] = p
-	s.conns[c] = struct{}{}
+	s.peers[peer] = p
+	s.admitted++
 	s.wg.Add(1)
 	return true
+}
+
+// enter makes c known to Shutdown; false when that came first.
+func (s *Server) enter(c *Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns[c] = struct{}{}
+	return !s.closing()
 }
 
 func (s *Server) loggedIn(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.peers[c.peer].pending--
+	p := s.peers[c.peer]
+	p.pending--
+	s.peers[c.peer] = p
 }
 
-func (s *Server) left(c *Conn) {
+func (s *Server) leave(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.peers[c.peer]
@@ -146,50 +187,60 @@ func (s *Server) left(c *Conn) {
 	if !c.loggedIn {
 		p.pending--
 	}
+	s.peers[c.peer] = p
 	if p.open == 0 {
 		delete(s.peers, c.peer)
 	}
 	delete(s.conns, c)
+	s.admitted--
 	s.wg.Done()
 }
 
-// Open is the number of open connections.
-func (s *Server) Open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.conns)
-}
-
 // Shutdown stops accepting, tells every client, closes the connections and
-// waits for them, or for ctx.
+// waits for them, or for ctx; those that are left then end by themselves within
+// twice Config.Linger. A connection that came in meanwhile ends without being
+// told.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	s.closing = true
-	listeners := s.listeners
-	s.listeners = nil
-	open := make([]*Conn, 0, len(s.conns))
-	for c := range s.conns {
-		open = append(open, c)
-	}
-	s.mu.Unlock()
-	for _, l := range listeners {
+	for _, l := range s.stopAccepting() {
 		// Accept's end is what counts.
 		_ = l.Close()
 	}
-	for _, c := range open {
+	for _, c := range s.present() {
 		c.proto.Shutdown()
 		c.Kick(ErrKicked)
 	}
 	done := make(chan struct{})
 	go func() {
 		s.wg.Wait()
+		s.wheel.Close()
 		close(done)
 	}()
-	defer s.wheel.Close()
+	defer s.stacks.close()
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%s connections: %w", s.name, ctx.Err())
+		return fmt.Errorf("%s: %d connections left: %w", s.name, s.Open(), ctx.Err())
 	}
+}
+
+func (s *Server) stopAccepting() []net.Listener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing() {
+		close(s.stopping)
+	}
+	listeners := s.listeners
+	s.listeners = nil
+	return listeners
+}
+
+func (s *Server) present() []*Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := make([]*Conn, 0, len(s.conns))
+	for c := range s.conns {
+		open = append(open, c)
+	}
+	return open
 }

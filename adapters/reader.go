@@ -1,0 +1,226 @@
+package adapters
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+)
+
+const (
+	quietSize = 512     // what a reader waits with that cannot wait without a buffer
+	ownFrame  = 4 << 10 // a frame's beginning of this size has a buffer of its own
+	busyWakes = 8       // wakes in one tick that make a connection busy
+	fairReads = 16      // reads after which others get the processor
+)
+
+// reader is a connection's own input side; nobody else touches it.
+type reader struct {
+	raw      syscall.RawConn // nil: a carrier without a socket of its own
+	rest     []byte          // a frame's beginning, kept while the socket is quiet
+	maxFrame int
+	loggedIn bool
+	gone     bool  // the client closed or the network failed
+	err      error // why reading ended
+
+	busy  bool
+	wakes int   // in this tick
+	tick  int64 // of the last wake
+}
+
+func (c *Conn) readAll() error {
+	if c.raw == nil {
+		return c.readPlain()
+	}
+	return c.readRaw()
+}
+
+// readRaw is the reader of sockets. While the socket is quiet the connection
+// holds no buffer: the runtime waits inside Read, between two calls of ready.
+func (c *Conn) readRaw() error {
+	for {
+		if err := c.raw.Read(c.ready); err != nil {
+			return err
+		}
+		if c.err != nil {
+			return c.err
+		}
+		if c.waitForRoom(); c.kicked.Load() != nil {
+			return ErrKicked
+		}
+	}
+}
+
+// waitForRoom waits while too many answers wait for the socket, or until Kick.
+func (c *Conn) waitForRoom() {
+	if wait := c.Outbox.roomForAnswers(); wait != nil && c.kicked.Load() == nil {
+		<-wait
+	}
+}
+
+// ready reads and feeds until the socket has no more (false: wait) or the
+// reader has to stop (true). The stack of a busy connection may as well grow.
+func (c *Conn) ready(fd uintptr) bool {
+	if c.pace(); c.busy {
+		return c.readReady(fd)
+	}
+	return c.server.stacks.readReady(c, fd)
+}
+
+// pace tells a busy connection, which wakes busyWakes times in a tick, from a
+// quiet one.
+func (c *Conn) pace() {
+	if now := c.Wheel().now.Load(); now != c.tick {
+		c.busy = c.busy && c.wakes >= busyWakes && now == c.tick+1
+		c.tick, c.wakes = now, 0
+	}
+	if c.wakes++; c.wakes == busyWakes {
+		c.busy = true
+	}
+}
+
+func (c *Conn) readReady(fd uintptr) (stop bool) {
+	lent := c.server.bufs.getRead()
+	buf, have := c.unpack(lent.b)
+	for turn := 1; !stop; turn++ {
+		n, err := readNow(fd, buf[have:c.window(buf)])
+		if err == syscall.EAGAIN {
+			break
+		}
+		if err != nil || n == 0 {
+			stop = err != syscall.EINTR
+			c.readEnded(err)
+			continue
+		}
+		buf, have = c.feed(buf, have+n, lent.b)
+		stop = c.err != nil || c.kicked.Load() != nil || c.Outbox.crowded.Load()
+		if turn%fairReads == 0 {
+			runtime.Gosched()
+		}
+	}
+	c.pack(buf, have, lent.b)
+	c.server.bufs.putRead(lent)
+	return stop
+}
+
+// readEnded notes why there is nothing more to read.
+func (c *Conn) readEnded(err error) {
+	switch {
+	case err == nil:
+		c.gone, c.err = true, io.EOF
+	case err != syscall.EINTR:
+		c.gone, c.err = true, os.NewSyscallError("read", err)
+	}
+}
+
+// readPlain is the reader of carriers without a socket of their own. It waits
+// with a small buffer, and takes a large one when that was filled.
+func (c *Conn) readPlain() error {
+	quiet := make([]byte, quietSize)
+	for c.err == nil {
+		in := quiet
+		if !c.loggedIn {
+			in = quiet[:min(len(quiet), c.maxFrame-len(c.rest))]
+		}
+		n, err := c.conn.Read(in)
+		if n > 0 {
+			c.plainReady(in[:n])
+		}
+		c.plainEnded(err)
+		if c.waitForRoom(); c.kicked.Load() != nil {
+			return ErrKicked
+		}
+	}
+	return c.err
+}
+
+func (c *Conn) plainEnded(err error) {
+	if err != nil && c.err == nil {
+		c.err = err
+		c.gone = !errors.Is(err, os.ErrDeadlineExceeded)
+	}
+}
+
+// plainReady feeds what was read and reads on while a read fills the buffer.
+func (c *Conn) plainReady(b []byte) {
+	lent := c.server.bufs.getRead()
+	buf, have := c.unpack(lent.b)
+	n := copy(buf[have:], b)
+	more := n == quietSize
+	for n > 0 {
+		buf, have = c.feed(buf, have+n, lent.b)
+		if !more || c.err != nil || c.kicked.Load() != nil || c.Outbox.crowded.Load() {
+			break
+		}
+		free := buf[have:c.window(buf)]
+		var err error
+		n, err = c.conn.Read(free)
+		c.plainEnded(err)
+		more = n == len(free)
+	}
+	c.pack(buf, have, lent.b)
+	c.server.bufs.putRead(lent)
+}
+
+// window is the end of what may be read to: before log-in no more than one
+// frame of the size that is allowed then.
+func (c *Conn) window(buf []byte) int {
+	if c.loggedIn {
+		return len(buf)
+	}
+	return min(len(buf), c.maxFrame)
+}
+
+// unpack puts what is kept of a frame to the front of a buffer that has room:
+// lent, or for a large frame its own.
+func (c *Conn) unpack(lent []byte) (buf []byte, have int) {
+	have = len(c.rest)
+	if have < ownFrame {
+		copy(lent, c.rest)
+		return lent, have
+	}
+	if cap(c.rest) < 2*have {
+		c.rest = append(make([]byte, 0, 2*have), c.rest...)
+	}
+	return c.rest[:cap(c.rest)], have
+}
+
+// pack keeps the first have bytes of buf, in at most four times the memory.
+func (c *Conn) pack(buf []byte, have int, lent []byte) {
+	switch {
+	case have == 0:
+		c.rest = nil
+	case &buf[0] != &lent[0] && cap(buf) <= 4*have:
+		c.rest = buf[:have]
+	default:
+		c.rest = append([]byte(nil), buf[:have]...)
+	}
+}
+
+// feed gives the protocol the first have bytes of buf, moves what it left to
+// the front and makes room when a frame is larger than the buffer: by what
+// arrived, not by what a header claims.
+func (c *Conn) feed(buf []byte, have int, lent []byte) ([]byte, int) {
+	if c.loggedIn { // before, the clock runs on, however often bytes come
+		c.alarm.Heard()
+	}
+	used, err := c.proto.Feed(buf[:have])
+	c.proto.Idle()
+	left := buf[used:have]
+	switch {
+	case err != nil:
+		c.err = err
+	case len(left) > c.maxFrame || !c.loggedIn && len(left) == c.maxFrame:
+		c.err = fmt.Errorf("%w: over %d bytes", ErrFrameTooLarge, c.maxFrame)
+	case len(left) == len(buf):
+		buf = make([]byte, 2*len(left))
+	case len(left) < ownFrame:
+		buf = lent
+	}
+	if used == 0 && &buf[0] == &left[0] {
+		return buf, have
+	}
+	return buf, copy(buf, left)
+}

@@ -1,0 +1,61 @@
+//go:build linux && !386 && !s390x
+
+package adapters
+
+import (
+	"net"
+	"syscall"
+	"unsafe"
+)
+
+// These act on a non-blocking socket. They skip the runtime's preparations for
+// calls that may block, which these cannot.
+
+func readNow(fd uintptr, b []byte) (int, error) {
+	n, _, e := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+		syscall.MSG_DONTWAIT, 0, 0)
+	if e != 0 {
+		return 0, e
+	}
+	return int(n), nil
+}
+
+func writeNow(fd uintptr, b []byte) (int, error) {
+	n, _, e := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+		syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
+	if e != 0 {
+		return 0, e
+	}
+	return int(n), nil
+}
+
+// writeRunsNow writes as much of the first maxRuns as the socket takes.
+func writeRunsNow(fd uintptr, runs []chunk) (int, error) {
+	var vec [maxRuns]syscall.Iovec
+	n := 0
+	for _, r := range runs[:min(len(runs), maxRuns)] {
+		if len(r.b) > 0 {
+			vec[n].Base = unsafe.SliceData(r.b)
+			vec[n].SetLen(len(r.b))
+			n++
+		}
+	}
+	sent, _, e := syscall.RawSyscall(syscall.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&vec[0])), uintptr(n))
+	if e != 0 {
+		return 0, e
+	}
+	return int(sent), nil
+}
+
+// rawOf is nil for carriers that are not sockets themselves.
+func rawOf(c net.Conn) syscall.RawConn {
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
