@@ -73,8 +73,9 @@ func (b *Broker) Realm() string { return b.realm }
 // MaxMessage is the largest payload that Publish takes.
 func (b *Broker) MaxMessage() int { return b.cfg.MaxMessage }
 
-// Close refuses new sessions and ends those that wait for their client. Call
-// it after the adapters closed their connections.
+// Close refuses new sessions; those that wait for their client neither expire
+// nor send wills any more. Call it after the adapters closed their
+// connections.
 func (b *Broker) Close() {
 	b.mu.Lock()
 	b.closing = true
@@ -86,6 +87,14 @@ func (b *Broker) Close() {
 	for _, r := range waiting {
 		r.stopTimers()
 	}
+	b.retained.stopTimers()
+}
+
+// stopping tells whether Close was called.
+func (b *Broker) stopping() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closing
 }
 
 // Realms finds a broker by the name that a client gave (AMQP virtual host,

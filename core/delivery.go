@@ -63,24 +63,30 @@ const (
 	Return
 	// Reject: refused for good; dead-lettered where the queue has a target.
 	Reject
+	// Keep, for Cancel only: what the consumer holds stays out and may still
+	// be settled; a Cancel with another outcome lets go of it.
+	Keep
 )
 
 // Consumer is one receiver's hold on a queue, from Session.Consume.
 type Consumer interface {
 	// Resume says that there is room again after Full. It is sticky: one that
 	// comes while the queue still acts on a Full counts. Deliveries that it
-	// causes are added to b; with a nil b they are flushed before it returns.
-	// Hold no lock that Deliver takes.
+	// causes are added to b, with a nil b they are flushed before it returns;
+	// a long backlog may be handed over later, by the engine and flushed by
+	// it. Hold no lock that Deliver takes.
 	Resume(b *Batch)
-	// Settle ends held deliveries and resumes the consumer. Unknown or already
-	// settled numbers make it return ErrNotFound after the rest was settled.
+	// Settle ends held deliveries and resumes the consumer; seqs is not kept.
+	// Unknown or already settled numbers make it return ErrNotFound after the
+	// rest was settled.
 	Settle(b *Batch, o Outcome, seqs ...uint64) error
 	// Get takes the next message at once, without Deliver; ok is false when
 	// there is none. Only for consumers opened with Pull. With NoAck it is
 	// settled.
 	Get() (d Delivery, ok bool)
 	// Cancel ends the consumer. Held deliveries go back to their places, with
-	// o saying how: Requeue or Return. When it returns no Deliver is running
-	// and none will. A second Cancel does nothing.
+	// o saying how: Requeue or Return; with Keep they stay. When it returns no
+	// Deliver is running and none will. A second Cancel does nothing, except
+	// after Keep.
 	Cancel(o Outcome)
 }

@@ -22,9 +22,11 @@ type Engine interface {
 	// returned see it.
 	Bind(ctx context.Context, s BindSpec) (added bool, err error)
 	Unbind(ctx context.Context, s BindSpec) error
-	// Replay feeds src into the queue as there is room, each message marked
-	// Replayed and with value as what matched.
-	Replay(ctx context.Context, k QueueKey, src Source, value any) error
+	// Replay feeds src into the queue of a binding as there is room, each
+	// message marked Replayed and with the binding's Value as what matched. It
+	// ends when the binding goes, and one that still runs for the same source,
+	// queue and filter gives way to the new one.
+	Replay(ctx context.Context, s BindSpec, src Source) error
 	Consume(ctx context.Context, k QueueKey, o ConsumeOptions, r Receiver) (Consumer, error)
 	// Publish routes m and puts it into every queue that it matches, or none
 	// when one refuses. done may be nil.
@@ -35,8 +37,8 @@ type Engine interface {
 }
 
 // QueueGone is implemented by receivers that want to know when their queue
-// was deleted under them. Called once, outside of all locks; the consumer is
-// cancelled already.
+// was deleted under them. Called once, on a goroutine of its own; the consumer
+// is cancelled already and no Deliver runs.
 type QueueGone interface{ QueueGone() }
 
 // Source yields retained messages one after the other, ok false at the end.

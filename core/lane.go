@@ -15,19 +15,23 @@ type Lane struct {
 	// Lanes read by one goroutine share one.
 	Batch *Batch
 
-	mu       sync.Mutex
-	tickets  []*ticket // in order of begin; [0] is the oldest
-	settling bool
-	free     *ticket
+	mu         sync.Mutex
+	head, tail *ticket // in order of begin; head is the oldest
+	settling   bool
+	free       *ticket
+	spare      int // tickets in free
 }
+
+// maxSpare bounds the tickets that a quiet lane keeps for reuse.
+const maxSpare = 64
 
 type ticket struct {
 	lane   *Lane
 	done   Done
 	finish Done // bound once, so that a ticket is reused without allocation
 	routed bool
-	err    error
 	ended  bool
+	err    error
 	next   *ticket
 }
 
@@ -47,9 +51,15 @@ func (l *Lane) begin(done Done) Done {
 		t.finish = t.end
 	} else {
 		l.free = t.next
+		l.spare--
 	}
 	t.done, t.ended, t.next = done, false, nil
-	l.tickets = append(l.tickets, t)
+	if l.tail == nil {
+		l.head = t
+	} else {
+		l.tail.next = t
+	}
+	l.tail = t
 	return t.finish
 }
 
@@ -64,20 +74,27 @@ func (t *ticket) end(routed bool, err error) {
 		return
 	}
 	l.settling = true
-	for len(l.tickets) > 0 && l.tickets[0].ended {
-		head := l.tickets[0]
-		l.tickets[0] = nil
-		l.tickets = l.tickets[1:]
-		done, routed, err := head.done, head.routed, head.err
-		head.done, head.err = nil, nil
-		head.next, l.free = l.free, head
+	for l.head != nil && l.head.ended {
+		done, routed, err := l.retire()
 		l.mu.Unlock()
 		done(routed, err)
 		l.mu.Lock()
 	}
-	if len(l.tickets) == 0 {
-		l.tickets = l.tickets[:0]
-	}
 	l.settling = false
 	l.mu.Unlock()
+}
+
+// retire takes the oldest ticket out and keeps it for reuse. With mu held.
+func (l *Lane) retire() (Done, bool, error) {
+	t := l.head
+	if l.head = t.next; l.head == nil {
+		l.tail = nil
+	}
+	done, routed, err := t.done, t.routed, t.err
+	t.done, t.err, t.next = nil, nil, nil
+	if l.spare < maxSpare {
+		t.next, l.free = l.free, t
+		l.spare++
+	}
+	return done, routed, err
 }

@@ -4,79 +4,137 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"entrepot/routing"
 )
 
 // Publish sends m on its way; l may be nil. done, which may be nil, is called
-// as its type says; a refusal without done is counted as a drop. m and its
-// payload must not change afterwards. Refusals:
-// ErrNotAllowed, ErrTooLarge, ErrInvalid, ErrFull (a queue that rejects, the
-// limit of retained messages), ErrNotFound (no such exchange), ErrClosed.
+// as its type says; without done a refusal is counted as a drop, and so is a
+// message that nobody gets. m and its payload must not change afterwards.
+// Refusals: ErrNotAllowed, ErrTooLarge, ErrInvalid, ErrFull (a queue that
+// rejects, the limit of retained messages), ErrNotFound (no such exchange),
+// ErrUnsupported (retain outside of topics), ErrClosed.
 func (s *Session) Publish(l *Lane, m *Message, done Done) {
 	if l == nil {
 		l = &Lane{Batch: &Batch{}}
 		defer l.Batch.Flush()
 	}
-	done = l.begin(done)
+	if done = s.place(l, done); done == nil {
+		done = s.unheard.get(m.Retain)
+	}
 	s.Traffic.In.Add(1)
 	s.Traffic.InBytes.Add(uint64(len(m.Payload)))
 	if err := s.admit(m); err != nil {
-		s.refuse(done, err)
+		done(false, err)
 		return
 	}
 	s.broker.publish(l.Batch, m, done)
 }
 
+// place is the lane's place for done, nil for none.
+func (s *Session) place(l *Lane, done Done) Done {
+	if done == nil {
+		return nil
+	}
+	return l.begin(done)
+}
+
 // Apply does all of ops or none: transactions, ack with publish. Refusals as
-// of Publish, and ErrNotFound for a delivery that is not held.
+// of Publish, and ErrNotFound for a delivery that is not held, ErrInvalid for
+// a consumer of another session, ErrUnsupported for a retained message.
 func (s *Session) Apply(l *Lane, ops []Op, done Done) {
 	if l == nil {
 		l = &Lane{Batch: &Batch{}}
 		defer l.Batch.Flush()
 	}
-	done = l.begin(done)
-	own := make([]Op, len(ops))
-	for i, op := range ops {
-		if h, ok := op.Consumer.(*heldConsumer); ok {
-			op.Consumer = h.Consumer
-		}
-		own[i] = op
-		if op.Message == nil {
-			continue
-		}
-		s.Traffic.In.Add(1)
-		s.Traffic.InBytes.Add(uint64(len(op.Message.Payload)))
-		if err := s.admit(op.Message); err != nil {
-			finish(done, false, err)
-			return
-		}
-		if op.Message.Retain {
-			finish(done, false, fmt.Errorf("retained message in a transaction: %w", ErrUnsupported))
-			return
-		}
+	if done = s.place(l, done); done == nil {
+		done = s.unheard.get(false)
+	}
+	own, err := s.admitOps(ops)
+	if err != nil {
+		done(false, err)
+		return
 	}
 	s.broker.engine.Apply(l.Batch, own, done)
 }
 
-// refuse tells the publisher, or counts where nobody asked to be told.
-func (s *Session) refuse(done Done, err error) {
-	if done != nil {
-		done(false, err)
-		return
+// admitOps checks every step and gives the engine its own consumers.
+func (s *Session) admitOps(ops []Op) ([]Op, error) {
+	if err := s.open(); err != nil {
+		return nil, err
 	}
-	reason := DropNotAllowed
-	if errors.Is(err, ErrTooLarge) {
-		reason = DropTooLarge
+	own := make([]Op, len(ops))
+	for i, op := range ops {
+		var err error
+		if op.Message == nil {
+			op.Consumer, err = s.ownConsumer(op.Consumer)
+		} else {
+			s.Traffic.In.Add(1)
+			s.Traffic.InBytes.Add(uint64(len(op.Message.Payload)))
+			err = s.admit(op.Message)
+			if err == nil && op.Message.Retain {
+				err = fmt.Errorf("retained message in a transaction: %w", ErrUnsupported)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		own[i] = op
 	}
-	s.drops.Add(reason, 1)
+	return own, nil
 }
 
-func finish(done Done, routed bool, err error) {
-	if done != nil {
-		done(routed, err)
+func (s *Session) ownConsumer(c Consumer) (Consumer, error) {
+	h, ok := c.(*heldConsumer)
+	if !ok || h.session != s {
+		return nil, invalid("settlement for a consumer of another session")
 	}
+	return h.Consumer, nil
+}
+
+// unheard is told the end of publishes whose publisher asked for no Done, and
+// counts what came to nothing.
+type unheard struct {
+	live, kept Done // for messages, for retained ones
+}
+
+func newUnheard(d *Drops) unheard {
+	refused := func(_ bool, err error) {
+		if err != nil {
+			d.Add(refusal(err), 1)
+		}
+	}
+	return unheard{kept: refused, live: func(routed bool, err error) {
+		if !routed && err == nil {
+			d.Add(DropUnroutable, 1)
+			return
+		}
+		refused(routed, err)
+	}}
+}
+
+func (u unheard) get(retain bool) Done {
+	if retain {
+		return u.kept
+	}
+	return u.live
+}
+
+// refusal is the reason that a refused message is counted under.
+func refusal(err error) DropReason {
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		return DropTooLarge
+	case errors.Is(err, ErrFull):
+		return DropOverflow
+	case errors.Is(err, ErrNotFound):
+		return DropUnroutable
+	case errors.Is(err, ErrClosed):
+		return DropEnded
+	}
+	return DropNotAllowed
 }
 
 // admit checks rights and form, and stamps what the broker writes.
@@ -95,6 +153,9 @@ func (s *Session) admit(m *Message) error {
 	}
 	if m.Retain && m.Exchange != TopicExchange {
 		return fmt.Errorf("retain outside of topics: %w", ErrUnsupported)
+	}
+	if m.Props != nil && m.Props.HasTTL && m.Props.TTL < 0 {
+		return invalid("message with a negative TTL")
 	}
 	m.Origin = s.origin
 	if m.Props != nil {
@@ -144,16 +205,58 @@ func (b *Broker) publish(batch *Batch, m *Message, done Done) {
 		b.engine.Publish(batch, m, done)
 		return
 	}
+	var later lateDone
+	if done != nil {
+		later.done = done
+		done = later.end
+	}
 	err := b.retained.publish(m, func() { b.engine.Publish(batch, m, done) })
-	if err != nil {
-		finish(done, false, err)
+	if err != nil && done != nil {
+		done(false, err)
+	}
+	later.release()
+}
+
+// lateDone holds a Done back until the publisher has let go of its locks.
+type lateDone struct {
+	done Done
+
+	mu       sync.Mutex
+	released bool
+	ended    bool
+	routed   bool
+	err      error
+}
+
+func (d *lateDone) end(routed bool, err error) {
+	d.mu.Lock()
+	d.ended, d.routed, d.err = true, routed, err
+	now := d.released
+	d.mu.Unlock()
+	if now {
+		d.done(routed, err)
+	}
+}
+
+func (d *lateDone) release() {
+	d.mu.Lock()
+	d.released = true
+	now := d.ended
+	d.mu.Unlock()
+	if now {
+		d.done(d.routed, d.err)
 	}
 }
 
 // PublishOwn publishes a message of the broker itself (its figures under
 // $SYS, for one), which no policy is asked about.
-func (b *Broker) PublishOwn(m *Message) {
+func (b *Broker) PublishOwn(m *Message) { b.publishOwn(m, nil) }
+
+func (b *Broker) publishOwn(m *Message, done Done) {
+	if m.Props != nil && m.Props.HasTTL {
+		m.Props.Expires = time.Now().Add(m.Props.TTL)
+	}
 	batch := &Batch{}
-	b.publish(batch, m, nil)
+	b.publish(batch, m, done)
 	batch.Flush()
 }

@@ -108,6 +108,7 @@ type QueueInfo struct {
 type DeleteOptions struct {
 	IfUnused bool
 	IfEmpty  bool
+	IfOwned  bool // only an exclusive queue of By, else ErrLocked
 	By       SessionID
 }
 

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -26,11 +27,14 @@ type record struct {
 	expiry  time.Duration
 	timer   *time.Timer // expiry, while no connection is there
 	epoch   uint64      // counts connections; a timer of an older one does nothing
+	will    *pendingWill
+	due     []*pendingWill // to be published by unlock
 
-	will      *pendingWill
-	owned     map[QueueKey]struct{}
 	ownedLock sync.Mutex
-	held      map[QueueKey]struct{} // group queues; under groups.mu
+	owned     map[QueueKey]struct{} // exclusive queues, some gone already
+	ownedMost int                   // at which own looks which are gone
+
+	held map[QueueKey]struct{} // group queues; under groups.mu
 }
 
 type pendingWill struct {
@@ -41,9 +45,14 @@ type pendingWill struct {
 
 // Connect opens a client's session. resumed tells that an older session was
 // found and goes on. An older connection of the same name is fenced off before
-// Connect returns. Errors: ErrClosed when the broker stops.
+// Connect returns: none of its verbs runs any more and its consumers are
+// cancelled. Errors: ErrClosed when the broker stops.
 func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, err error) {
-	s = &Session{broker: b, hello: h, drops: b.Drops(h.Protocol)}
+	if !h.Resumable {
+		h.Expiry = 0
+	}
+	p := b.protocol(h.Protocol)
+	s = &Session{broker: b, hello: h, drops: &p.drops, unheard: p.unheard}
 	for {
 		r, err := b.record(h)
 		if err != nil {
@@ -75,17 +84,29 @@ func (b *Broker) record(h Hello) (*record, error) {
 	return r, nil
 }
 
+// unlock lets go of the record, then publishes the wills that became due: the
+// policy and the receivers' outboxes are not called under mu.
+func (r *record) unlock() {
+	due := r.due
+	r.due = nil
+	r.mu.Unlock()
+	for _, w := range due {
+		w.publish()
+	}
+}
+
 // enter makes s the record's connection; false when the record is gone.
 func (r *record) enter(s *Session) (resumed, ok bool) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	if r.gone {
 		return false, false
 	}
 	r.epoch++
 	stopTimer(&r.timer)
 	old, known := r.current, r.id != 0
-	resumed = known && !s.hello.Clean
+	// A session that does not outlive its connection is none to resume.
+	resumed = known && !s.hello.Clean && r.expiry != 0
 	r.current = s
 	s.rec = r
 	if old != nil {
@@ -107,12 +128,12 @@ func (r *record) enter(s *Session) (resumed, ok bool) {
 
 // kick fences an older connection off and keeps its will for settleWill.
 func (r *record) kick(old *Session) {
-	old.fence()
+	old.fence(false)
 	r.broker.closed(old)
 	if w := old.hello.Will; w != nil {
 		r.will = &pendingWill{message: w.Message, session: old}
 		if w.Delay == 0 {
-			r.publishWill()
+			r.willDue()
 		}
 	}
 	if old.hello.Kick != nil {
@@ -123,45 +144,42 @@ func (r *record) kick(old *Session) {
 // settleWill: a will that waits is cancelled by a resume and due at once when
 // its session ends [MQTT-3.1.3-9].
 func (r *record) settleWill(resumed bool) {
-	if r.will == nil {
-		return
-	}
-	if resumed {
+	switch {
+	case r.will == nil:
+	case resumed:
 		stopTimer(&r.will.timer)
 		r.will = nil
-		return
+	default:
+		r.willDue()
 	}
-	r.publishWill()
 }
 
-// publishWill publishes with the rights of the connection that left it.
-func (r *record) publishWill() {
-	w := r.will
+// willDue leaves the will to unlock.
+func (r *record) willDue() {
+	stopTimer(&r.will.timer)
+	r.due = append(r.due, r.will)
 	r.will = nil
-	stopTimer(&w.timer)
-	m := w.message
-	if err := w.session.admitWill(m); err != nil {
-		w.session.drops.Add(DropNotAllowed, 1)
-		return
-	}
-	r.broker.PublishOwn(m)
 }
 
-// admitWill checks a will as its publisher's message, though the connection is
-// closed by now.
-func (s *Session) admitWill(m *Message) error {
+// publish sends the will with the rights of the connection that left it.
+func (w *pendingWill) publish() {
+	s := w.session
 	as := &Session{broker: s.broker, rec: s.rec, hello: s.hello, origin: s.origin, drops: s.drops}
-	return as.admit(m)
+	if err := as.admit(w.message); err != nil {
+		s.drops.Add(refusal(err), 1)
+		return
+	}
+	s.broker.publishOwn(w.message, s.unheard.get(w.message.Retain))
 }
 
 // leave ends the hold of s; nothing happens when s was taken over.
 func (r *record) leave(s *Session, reason CloseReason) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	if r.current != s {
 		return
 	}
-	s.fence()
+	s.fence(reason == CloseShutdown)
 	r.current = nil
 	r.epoch++
 	if w := s.hello.Will; w != nil && reason != CloseNormal {
@@ -171,30 +189,33 @@ func (r *record) leave(s *Session, reason CloseReason) {
 	switch {
 	case r.expiry == 0:
 		r.end()
-	case r.expiry > 0:
+	case r.expiry > 0 && !r.broker.stopping():
 		epoch := r.epoch
 		r.timer = time.AfterFunc(r.expiry, func() { r.expire(epoch) })
 	}
 }
 
 func (r *record) armWill(delay time.Duration) {
-	if delay == 0 || r.expiry == 0 {
-		r.publishWill()
+	if delay <= 0 || r.expiry == 0 {
+		r.willDue()
+		return
+	}
+	if r.broker.stopping() {
 		return
 	}
 	epoch := r.epoch
 	r.will.timer = time.AfterFunc(delay, func() {
 		r.mu.Lock()
-		defer r.mu.Unlock()
+		defer r.unlock()
 		if r.epoch == epoch && r.will != nil {
-			r.publishWill()
+			r.willDue()
 		}
 	})
 }
 
 func (r *record) expire(epoch uint64) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.unlock()
 	if r.epoch == epoch && r.current == nil && !r.gone {
 		r.end()
 	}
@@ -213,28 +234,41 @@ func (r *record) end() {
 	}
 }
 
-// clear deletes what the session owns. Under r.mu.
+// clear deletes what the session owns. Under r.mu, after the fence.
 func (r *record) clear() {
 	r.ownedLock.Lock()
 	owned := r.owned
-	r.owned = nil
+	r.owned, r.ownedMost = nil, 0
 	r.ownedLock.Unlock()
 	ctx := context.Background()
 	for k := range owned {
-		// Gone already is as good.
-		_, _ = r.broker.engine.DeleteQueue(ctx, k, DeleteOptions{By: r.id})
+		// Gone already, or another's by now, is as good.
+		_, _ = r.broker.engine.DeleteQueue(ctx, k, DeleteOptions{IfOwned: true, By: r.id})
 	}
 	r.broker.groups.releaseAll(ctx, r)
 	r.state = nil
 }
 
-func (r *record) own(k QueueKey) {
+// own notes an exclusive queue. Queues also go by themselves (auto-delete,
+// x-expires), which nobody tells here, so what is gone is looked for whenever
+// the number has doubled.
+func (r *record) own(ctx context.Context, k QueueKey, by SessionID) {
 	r.ownedLock.Lock()
 	defer r.ownedLock.Unlock()
 	if r.owned == nil {
 		r.owned = map[QueueKey]struct{}{}
 	}
 	r.owned[k] = struct{}{}
+	if len(r.owned) <= max(r.ownedMost, 64) {
+		return
+	}
+	for k := range r.owned {
+		_, err := r.broker.engine.DeclareQueue(ctx, QueueSpec{Key: k, Passive: true, By: by})
+		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrLocked) {
+			delete(r.owned, k)
+		}
+	}
+	r.ownedMost = 2 * len(r.owned)
 }
 
 func (r *record) disown(k QueueKey) {

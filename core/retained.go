@@ -117,22 +117,32 @@ func (r *retainedStore) get(t routing.Topic) *retainedValue {
 	return v
 }
 
-// source lists the topics that match now and yields each one's value when it
-// is asked for, unless a newer one went out live since.
-func (r *retainedStore) source(f routing.Filter) (Source, bool) {
+// mark is the place in the order of retained publishes that a snapshot has.
+// With order held.
+func (r *retainedStore) mark() uint64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	return r.version
+}
+
+// source lists the topics that match and have a value no newer than mark, and
+// yields each one's value when it is asked for, unless a newer one, which the
+// binding brought in, took its place. So it need not be made under order.
+func (r *retainedStore) source(f routing.Filter, mark uint64) (src Source, some bool) {
 	var topics []routing.Topic
-	r.tree.Match(f, func(t routing.Topic, _ *retainedValue) bool {
-		topics = append(topics, t)
+	r.mu.RLock()
+	r.tree.Match(f, func(t routing.Topic, v *retainedValue) bool {
+		if v.version <= mark {
+			topics = append(topics, t)
+		}
 		return true
 	})
-	limit := r.version
+	r.mu.RUnlock()
 	next := func() (*Message, bool) {
 		for len(topics) > 0 {
 			t := topics[0]
 			topics = topics[1:]
-			if v := r.get(t); v != nil && v.version <= limit && !v.msg.Expired(time.Now()) {
+			if v := r.get(t); v != nil && v.version <= mark && !v.msg.Expired(time.Now()) {
 				return v.msg, true
 			}
 		}
@@ -141,26 +151,40 @@ func (r *retainedStore) source(f routing.Filter) (Source, bool) {
 	return next, len(topics) > 0
 }
 
-// bind makes a binding and starts the replay that it asks for.
-func (b *Broker) bind(ctx context.Context, s BindSpec) error {
+// stopTimers lets nothing expire any more.
+func (r *retainedStore) stopTimers() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tree.All(func(_ routing.Topic, v *retainedValue) bool {
+		v.stop()
+		return true
+	})
+}
+
+// bind makes a binding and returns what it asks to be replayed, nil for
+// nothing.
+func (b *Broker) bind(ctx context.Context, s BindSpec) (Source, error) {
 	if s.Replay == ReplayNever || s.Source != TopicExchange || s.Exchange != "" {
 		_, err := b.engine.Bind(ctx, s)
-		return err
+		return nil, err
 	}
+	added, mark, err := b.bindMarked(ctx, s)
+	if err != nil || !added && s.Replay != ReplayAlways {
+		return nil, err
+	}
+	src, some := b.retained.source(s.Filter, mark)
+	if !some {
+		return nil, nil
+	}
+	return src, nil
+}
+
+// bindMarked binds at one place in the order of retained publishes.
+func (b *Broker) bindMarked(ctx context.Context, s BindSpec) (added bool, mark uint64, err error) {
 	b.retained.order.Lock()
-	added, err := b.engine.Bind(ctx, s)
-	var src Source
-	if err == nil && (added || s.Replay == ReplayAlways) {
-		var some bool
-		if src, some = b.retained.source(s.Filter); !some {
-			src = nil
-		}
-	}
-	b.retained.order.Unlock()
-	if src == nil {
-		return err
-	}
-	return b.engine.Replay(ctx, s.Queue, src, s.Value)
+	defer b.retained.order.Unlock()
+	added, err = b.engine.Bind(ctx, s)
+	return added, b.retained.mark(), err
 }
 
 // Retained returns the last value of a topic, nil when it has none. Rights:

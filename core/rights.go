@@ -8,8 +8,12 @@ import (
 	"entrepot/routing"
 )
 
-// maxGrants bounds the publish addresses whose permission a session remembers.
-const maxGrants = 256
+// maxGrants bounds the publish addresses whose permission a session remembers,
+// maxGrant their length in bytes.
+const (
+	maxGrants = 256
+	maxGrant  = 512
+)
 
 // grants remembers addresses that this session may publish to, so that the
 // policy is not asked for every message. Emptied when full.
@@ -47,6 +51,33 @@ func (s *Session) allowFilter(f routing.Filter) error {
 	return s.allow(auth.Subscribe, filterObject(f))
 }
 
+// allowExchange: what an exchange cannot route goes to its alternate, which is
+// a publish.
+func (s *Session) allowExchange(x ExchangeSpec) error {
+	if err := s.allow(auth.Declare, auth.Object{Kind: auth.Exchange, Name: x.Name}); err != nil {
+		return err
+	}
+	if x.Passive || x.Alternate == "" {
+		return nil
+	}
+	return s.allow(auth.Publish, auth.Object{Kind: auth.Exchange, Name: x.Alternate})
+}
+
+// allowQueueSpec: dead letters are taken from the queue and published.
+func (s *Session) allowQueueSpec(q QueueSpec) error {
+	if err := s.allowQueue(auth.Declare, q.Key); err != nil {
+		return err
+	}
+	d := q.Args.DeadLetter
+	if q.Passive || d == nil {
+		return nil
+	}
+	if err := s.allowQueue(auth.Consume, q.Key); err != nil {
+		return err
+	}
+	return s.allow(auth.Publish, auth.Object{Kind: auth.Exchange, Name: d.Exchange})
+}
+
 // allowBind: reading from the source, writing to the target.
 func (s *Session) allowBind(b BindSpec) error {
 	read := auth.Object{Kind: auth.Exchange, Name: b.Source}
@@ -56,6 +87,13 @@ func (s *Session) allowBind(b BindSpec) error {
 	if err := s.allow(auth.Subscribe, read); err != nil {
 		return err
 	}
+	return s.allowTarget(b)
+}
+
+// allowUnbind lets a client always take its own subscription back.
+func (s *Session) allowUnbind(b BindSpec) error { return s.allowTarget(b) }
+
+func (s *Session) allowTarget(b BindSpec) error {
 	if b.Exchange != "" {
 		return s.allow(auth.Declare, auth.Object{Kind: auth.Exchange, Name: b.Exchange})
 	}
@@ -78,6 +116,9 @@ func (s *Session) allowPublish(a Address) error {
 	}
 	if err := s.allow(auth.Publish, publishObject(a)); err != nil {
 		return err
+	}
+	if len(a.Exchange)+len(a.Topic.String()) > maxGrant {
+		return nil
 	}
 	s.grants.mu.Lock()
 	defer s.grants.mu.Unlock()

@@ -26,7 +26,8 @@ type Hello struct {
 	Resumable bool
 	// Clean ends an older session of that name and begins a new one.
 	Clean bool
-	// Expiry is how long the session outlives its connection.
+	// Expiry is how long a resumable session outlives its connection: 0 not at
+	// all, so that a take-over finds nothing to resume; negative, for ever.
 	Expiry time.Duration
 	Will   *Will
 	// Kick is called once, from another goroutine, when the session was taken
@@ -52,26 +53,31 @@ const (
 )
 
 // Session is one client connection's hold on the broker. Rights and owners are
-// checked at every verb. Methods may be called from any goroutine; after Close
-// or a take-over they return ErrClosed.
+// checked at every verb. Methods may be called from any goroutine, but not from
+// a Receiver; after Close or a take-over they return ErrClosed.
 type Session struct {
 	// Traffic counts this connection's messages.
 	Traffic Traffic
 
-	broker *Broker
-	rec    *record
-	hello  Hello
-	origin *Origin
-	drops  *Drops
-	ended  atomic.Bool
-	grants grants
+	broker  *Broker
+	rec     *record
+	hello   Hello
+	origin  *Origin
+	drops   *Drops
+	unheard unheard
+	ended   atomic.Bool
+	grants  grants
+
+	// verbs is held shared by every verb that changes what the session has in
+	// the engine, so that fence can wait for those that run.
+	verbs sync.RWMutex
 
 	mu        sync.Mutex
 	consumers map[*heldConsumer]struct{}
 }
 
 // ID names the client session, the same after a resume.
-func (s *Session) ID() SessionID { return s.rec.id }
+func (s *Session) ID() SessionID { return s.origin.Session }
 
 // Origin is what the session's messages are stamped with; compare the pointer
 // or the Session field to recognise a client's own messages.
@@ -104,7 +110,7 @@ func (s *Session) SetState(v any) {
 func (s *Session) SetExpiry(d time.Duration) {
 	s.rec.mu.Lock()
 	defer s.rec.mu.Unlock()
-	if s.rec.current == s {
+	if s.rec.current == s && s.hello.Resumable {
 		s.rec.expiry = d
 	}
 }
@@ -116,21 +122,49 @@ func (s *Session) open() error {
 	return nil
 }
 
+// begin is the start of a verb that changes the topology; when it returns no
+// error, verbs must be unlocked. Policies are asked before.
+func (s *Session) begin() error {
+	s.verbs.RLock()
+	if err := s.open(); err != nil {
+		s.verbs.RUnlock()
+		return err
+	}
+	return nil
+}
+
 // DeclareExchange makes an exchange. Reserved names are refused with
 // ErrNotAllowed unless it is there and the declare is passive or the same.
 func (s *Session) DeclareExchange(ctx context.Context, x ExchangeSpec) error {
-	if err := s.allow(auth.Declare, auth.Object{Kind: auth.Exchange, Name: x.Name}); err != nil {
+	if err := s.allowExchange(x); err != nil {
 		return err
+	}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.verbs.RUnlock()
+	if x.Name == DefaultExchange || reservedName(x.Name) {
+		return s.declareReserved(ctx, x)
 	}
 	if err := checkName("exchange", x.Name); err != nil {
 		return err
 	}
-	if reservedName(x.Name) {
-		x.Passive = true
-		if err := s.broker.engine.DeclareExchange(ctx, x); err != nil {
-			return fmt.Errorf("exchange %q: names that start with amq. or $ are reserved: %w", x.Name, ErrNotAllowed)
-		}
+	return s.broker.engine.DeclareExchange(ctx, x)
+}
+
+// declareReserved lets a client make sure of what the broker has.
+func (s *Session) declareReserved(ctx context.Context, x ExchangeSpec) error {
+	if x.Name == DefaultExchange && x.Passive {
 		return nil
+	}
+	there := x
+	there.Passive = true
+	err := s.broker.engine.DeclareExchange(ctx, there)
+	if x.Passive {
+		return err
+	}
+	if x.Name == DefaultExchange || err != nil {
+		return fmt.Errorf("exchange %q: names that start with amq. or $ are reserved: %w", x.Name, ErrNotAllowed)
 	}
 	return s.broker.engine.DeclareExchange(ctx, x)
 }
@@ -143,28 +177,36 @@ func (s *Session) DeleteExchange(ctx context.Context, name string, ifUnused bool
 	if name == DefaultExchange || reservedName(name) {
 		return fmt.Errorf("exchange %q: %w: it is the broker's own", name, ErrNotAllowed)
 	}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.verbs.RUnlock()
 	return s.broker.engine.DeleteExchange(ctx, name, ifUnused)
 }
 
 // DeclareQueue makes a queue, or takes hold of a group queue. Exclusive queues
 // end with the client session.
 func (s *Session) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error) {
-	if err := s.allowQueue(auth.Declare, q.Key); err != nil {
+	if err := s.allowQueueSpec(q); err != nil {
 		return QueueInfo{}, err
 	}
 	if err := checkQueueName(q.Key, q.Passive); err != nil {
 		return QueueInfo{}, err
 	}
-	q.By = s.rec.id
+	if err := s.begin(); err != nil {
+		return QueueInfo{}, err
+	}
+	defer s.verbs.RUnlock()
+	q.By = s.ID()
 	if q.Drops == nil {
 		q.Drops = s.drops
 	}
-	if q.Key.Kind == GroupQueue {
+	if q.Key.Kind == GroupQueue && !q.Passive {
 		return s.broker.groups.hold(ctx, s, q)
 	}
 	info, err := s.broker.engine.DeclareQueue(ctx, q)
 	if err == nil && q.Exclusive && !q.Passive {
-		s.rec.own(q.Key)
+		s.rec.own(ctx, q.Key, s.ID())
 	}
 	return info, err
 }
@@ -188,10 +230,14 @@ func (s *Session) DeleteQueue(ctx context.Context, k QueueKey, o DeleteOptions) 
 	if err := s.allowQueue(auth.Declare, k); err != nil {
 		return 0, err
 	}
+	if err := s.begin(); err != nil {
+		return 0, err
+	}
+	defer s.verbs.RUnlock()
 	if k.Kind == GroupQueue {
 		return 0, s.broker.groups.release(ctx, s.rec, k)
 	}
-	o.By = s.rec.id
+	o.By = s.ID()
 	n, err := s.broker.engine.DeleteQueue(ctx, k, o)
 	if err == nil {
 		s.rec.disown(k)
@@ -204,35 +250,77 @@ func (s *Session) PurgeQueue(ctx context.Context, k QueueKey) (int, error) {
 	if err := s.allowQueue(auth.Consume, k); err != nil {
 		return 0, err
 	}
-	return s.broker.engine.PurgeQueue(ctx, k, s.rec.id)
+	if err := s.begin(); err != nil {
+		return 0, err
+	}
+	defer s.verbs.RUnlock()
+	return s.broker.engine.PurgeQueue(ctx, k, s.ID())
 }
 
 // Bind makes a binding and, as b.Replay says, starts the replay of retained
-// messages; binding and snapshot are one step for each topic.
+// messages; binding and snapshot are one step for each topic. Nothing is bound
+// to the default exchange (ErrNotAllowed).
 func (s *Session) Bind(ctx context.Context, b BindSpec) error {
 	if err := s.allowBind(b); err != nil {
 		return err
 	}
-	b.By = s.rec.id
+	if b.Source == DefaultExchange {
+		return fmt.Errorf("binding to the default exchange: %w", ErrNotAllowed)
+	}
+	b.By = s.ID()
+	src, err := s.bind(ctx, b)
+	if src == nil || err != nil {
+		return err
+	}
+	return s.broker.engine.Replay(ctx, b, src)
+}
+
+func (s *Session) bind(ctx context.Context, b BindSpec) (Source, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.verbs.RUnlock()
 	return s.broker.bind(ctx, b)
 }
 
-// Unbind removes a binding; ErrNotFound when it is not there.
+// Unbind removes a binding; ErrNotFound when it is not there. A replay that it
+// started ends.
 func (s *Session) Unbind(ctx context.Context, b BindSpec) error {
-	if err := s.open(); err != nil {
+	if err := s.allowUnbind(b); err != nil {
 		return err
 	}
-	b.By = s.rec.id
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.verbs.RUnlock()
+	b.By = s.ID()
 	return s.broker.engine.Unbind(ctx, b)
 }
 
-// Consume attaches a receiver to a queue. The session cancels what is still
-// attached when it closes.
+// Consume attaches a receiver to a queue; it may get deliveries before Consume
+// returns, unless it is Paused. The session cancels what is still attached
+// when it closes.
 func (s *Session) Consume(ctx context.Context, k QueueKey, o ConsumeOptions, r Receiver) (Consumer, error) {
 	if err := s.allowQueue(auth.Consume, k); err != nil {
 		return nil, err
 	}
-	o.By = s.rec.id
+	paused := o.Paused
+	o.By, o.Paused = s.ID(), true
+	h, err := s.attach(ctx, k, o, r)
+	if err != nil {
+		return nil, err
+	}
+	if !paused && !o.Pull {
+		h.Resume(nil)
+	}
+	return h, nil
+}
+
+func (s *Session) attach(ctx context.Context, k QueueKey, o ConsumeOptions, r Receiver) (*heldConsumer, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.verbs.RUnlock()
 	c, err := s.broker.engine.Consume(ctx, k, o, r)
 	if err != nil {
 		return nil, err
@@ -241,10 +329,12 @@ func (s *Session) Consume(ctx context.Context, k QueueKey, o ConsumeOptions, r R
 	if k.Kind == SessionQueue {
 		h.lost = Return
 	}
-	if err := s.hold(h); err != nil {
-		c.Cancel(h.lost)
-		return nil, err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.consumers == nil {
+		s.consumers = map[*heldConsumer]struct{}{}
 	}
+	s.consumers[h] = struct{}{}
 	return h, nil
 }
 
@@ -255,38 +345,32 @@ type heldConsumer struct {
 	lost    Outcome // of held deliveries when the connection goes
 }
 
+// Cancel with Keep leaves it to the session to let go of what is kept.
 func (h *heldConsumer) Cancel(o Outcome) {
-	h.session.mu.Lock()
-	delete(h.session.consumers, h)
-	h.session.mu.Unlock()
+	if o != Keep {
+		h.session.mu.Lock()
+		delete(h.session.consumers, h)
+		h.session.mu.Unlock()
+	}
 	h.Consumer.Cancel(o)
 }
 
-func (s *Session) hold(h *heldConsumer) error {
+// fence ends the connection's hold: no verb runs any more and none works after
+// it, no Deliver runs. In a shutdown deliveries go back as if never made.
+func (s *Session) fence(shutdown bool) {
+	s.ended.Store(true)
+	s.verbs.Lock() // waits for the running ones
+	s.verbs.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.open(); err != nil {
-		return err
-	}
-	if s.consumers == nil {
-		s.consumers = map[*heldConsumer]struct{}{}
-	}
-	s.consumers[h] = struct{}{}
-	return nil
-}
-
-// fence ends the connection's hold: no verb works after it, no Deliver runs.
-// False when it was fenced before.
-func (s *Session) fence() bool {
-	s.mu.Lock()
-	first := s.ended.CompareAndSwap(false, true)
 	left := s.consumers
 	s.consumers = nil
 	s.mu.Unlock()
 	for h := range left {
+		if shutdown {
+			h.lost = Return
+		}
 		h.Consumer.Cancel(h.lost)
 	}
-	return first
 }
 
 // Close ends the connection's hold; the client session lives on for its

@@ -43,6 +43,7 @@ type Stats struct {
 // protocol is what the broker keeps for each protocol name.
 type protocol struct {
 	drops     Drops
+	unheard   unheard
 	open      map[*Session]struct{}
 	connected uint64
 	past      ProtocolStats // of sessions that ended
@@ -55,10 +56,17 @@ func (b *Broker) Drops(name string) *Drops {
 	return &b.protocolLocked(name).drops
 }
 
+func (b *Broker) protocol(name string) *protocol {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.protocolLocked(name)
+}
+
 func (b *Broker) protocolLocked(name string) *protocol {
 	p := b.protocols[name]
 	if p == nil {
 		p = &protocol{open: map[*Session]struct{}{}}
+		p.unheard = newUnheard(&p.drops)
 		b.protocols[name] = p
 	}
 	return p

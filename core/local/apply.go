@@ -11,8 +11,14 @@ import (
 type apply struct {
 	engine   *Engine
 	routes   []*route // of the publishing ops, in order
-	reserved []*queue
+	reserved []place
 	claimed  []claim
+}
+
+// place is room promised by a queue.
+type place struct {
+	queue *queue
+	bytes int64
 }
 
 type claim struct {
@@ -58,22 +64,24 @@ func (a *apply) reserve(m *core.Message) error {
 		return err
 	}
 	a.routes = append(a.routes, r)
+	p := place{bytes: int64(len(m.Payload))}
 	for _, t := range r.targets {
-		if !t.queue.refuses() {
+		p.queue = t.queue
+		if !p.queue.refuses() {
 			continue
 		}
-		if err := t.queue.reserve(m); err != nil {
+		if err := p.reserve(); err != nil {
 			return err
 		}
-		a.reserved = append(a.reserved, t.queue)
+		a.reserved = append(a.reserved, p)
 	}
 	return nil
 }
 
 func (a *apply) claim(op *core.Op) error {
 	c, ok := op.Consumer.(*consumer)
-	if !ok {
-		return fmt.Errorf("delivery %d: %w", op.Seq, core.ErrInvalid)
+	if !ok || op.Outcome > core.Reject {
+		return fmt.Errorf("settlement of delivery %d: %w", op.Seq, core.ErrInvalid)
 	}
 	q := c.queue
 	q.mu.Lock()
@@ -81,7 +89,7 @@ func (a *apply) claim(op *core.Op) error {
 	for q.busy == c && q.out.seq == op.Seq {
 		q.awaitDeliver() // the client was quicker than its Deliver
 	}
-	e, ok := q.release(c, op.Seq)
+	e, ok := c.release(op.Seq)
 	if !ok {
 		return fmt.Errorf("%v: delivery %d: %w", q.spec.Key, op.Seq, core.ErrNotFound)
 	}
@@ -91,27 +99,13 @@ func (a *apply) claim(op *core.Op) error {
 
 // undo gives back the room and the claimed deliveries.
 func (a *apply) undo(b *core.Batch) {
-	for _, q := range a.reserved {
-		q.mu.Lock()
-		q.reserved--
-		q.mu.Unlock()
+	for _, p := range a.reserved {
+		p.queue.mu.Lock()
+		p.free()
+		p.queue.mu.Unlock()
 	}
-	for _, c := range a.claimed {
-		c.by.queue.unclaim(b, c)
-	}
-}
-
-// unclaim holds the entry again, or returns it when its consumer went meanwhile.
-func (q *queue) unclaim(b *core.Batch, c claim) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case q.dead:
-	case c.by.cancelled:
-		q.settle(c.entry, core.Requeue)
-		q.drain(b)
-	default:
-		q.hold(c.by, c.entry)
+	for i := range a.claimed {
+		a.claimed[i].undo(b)
 	}
 }
 
@@ -133,45 +127,69 @@ func (a *apply) commit(b *core.Batch, ops []core.Op) (routed bool) {
 			routed = false
 		}
 	}
-	for _, c := range a.claimed {
-		c.by.queue.finish(b, c)
+	for i := range a.claimed {
+		a.claimed[i].settle(b)
 	}
 	return routed
 }
 
-// reserve promises a place; ErrFull when there is none.
-func (q *queue) reserve(m *core.Message) error {
+// reserve promises a place; ErrFull when there is none. It takes mu.
+func (p place) reserve() error {
+	q := p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.dead {
-		return nil // it takes no more, which is no refusal
-	}
-	if q.over(q.reserved+1, int64(len(m.Payload))) {
+	// A queue that is being deleted takes nothing, which is no refusal.
+	if !q.dead && q.over(q.reserved+1, q.reservedBytes+p.bytes) {
 		return fmt.Errorf("%v: %w", q.spec.Key, core.ErrFull)
 	}
 	q.reserved++
+	q.reservedBytes += p.bytes
 	return nil
 }
 
-// putReserved is put into the promised place.
+// free gives a promised place back. With the queue's mu held.
+func (p place) free() {
+	p.queue.reserved--
+	p.queue.reservedBytes -= p.bytes
+}
+
+// putReserved is put, into the promised place where there is one. It takes mu.
 func (q *queue) putReserved(b *core.Batch, m *core.Message, t *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.refuses() {
-		q.reserved--
+		place{q, int64(len(m.Payload))}.free()
 	}
 	q.putLocked(b, m, t)
 }
 
-// finish settles a claimed delivery.
-func (q *queue) finish(b *core.Batch, c claim) {
+// undo holds the delivery again, or returns it when its consumer went
+// meanwhile.
+func (c *claim) undo(b *core.Batch) {
+	q := c.by.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.dead:
+	case c.by.cancelled && c.by.lost != core.Keep:
+		q.settle(c.entry, c.by.lost)
+		q.forgetReturned(c.by.lost)
+		q.drain(b)
+	default:
+		c.by.hold(c.entry)
+	}
+}
+
+// settle ends the claimed delivery.
+func (c *claim) settle(b *core.Batch) {
+	q := c.by.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.dead {
 		return
 	}
 	q.settle(c.entry, c.outcome)
+	q.forgetReturned(c.outcome)
 	c.by.wake()
 	q.drain(b)
-	q.trimBack(c.outcome)
 }

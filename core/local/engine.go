@@ -4,9 +4,8 @@
 // consumers, on the goroutine of the publisher that found it idle or of the
 // consumer that resumed.
 //
-// Locks: Engine.mu (topology) is never held while a queue's lock is taken by
-// the same goroutine for delivery; no two queue locks are held at once; no
-// lock is held over Deliver or Done.
+// Locks: Engine.mu (topology), then a queue's mu, never the other way round;
+// no two queues' mu at once; none of them over Deliver, Done or a Flush.
 package local
 
 import (
@@ -46,7 +45,7 @@ var _ core.Engine = (*Engine)(nil)
 // New returns an engine with the standard exchanges.
 func New(log *slog.Logger) *Engine {
 	e := &Engine{
-		log: log, start: time.Now(),
+		log: log, start: time.Now().Add(-1),
 		gens:      generations{seed: maphash.MakeSeed()},
 		byName:    newExchange(core.ExchangeSpec{Name: core.DefaultExchange}),
 		router:    routing.NewRouter[*queue](),
@@ -62,7 +61,7 @@ func New(log *slog.Logger) *Engine {
 	return e
 }
 
-// clock is the time since the engine started, on the monotonic clock.
+// clock is the time since the engine started, on the monotonic clock; never 0.
 func (e *Engine) clock() time.Duration { return time.Since(e.start) }
 
 // Publish implements core.Engine.
@@ -175,11 +174,14 @@ func (e *Engine) DeleteQueue(_ context.Context, k core.QueueKey, o core.DeleteOp
 	if err != nil {
 		return 0, err
 	}
-	return e.remove(q, o)
+	if o.IfOwned && (!q.spec.Exclusive || q.spec.By != o.By) {
+		return 0, fmt.Errorf("%v: %w", k, core.ErrLocked)
+	}
+	return e.remove(q, closing{DeleteOptions: o})
 }
 
 // remove takes a queue out of the topology, then ends it.
-func (e *Engine) remove(q *queue, o core.DeleteOptions) (int, error) {
+func (e *Engine) remove(q *queue, o closing) (int, error) {
 	e.mu.Lock()
 	if e.queues[q.spec.Key] != q {
 		e.mu.Unlock()
@@ -192,9 +194,10 @@ func (e *Engine) remove(q *queue, o core.DeleteOptions) (int, error) {
 	delete(e.queues, q.spec.Key)
 	for _, rb := range e.router.RemoveQueue(q) {
 		e.bindings--
-		kind, _ := e.router.Kind(rb.Source)
-		e.gens.change(kind, rb.Filter)
-		e.unused(rb.Source)
+		if kind, ok := e.router.Kind(rb.Source); ok {
+			e.gens.change(kind, rb.Filter)
+			e.unused(rb.Source)
+		}
 	}
 	e.named(q.spec.Key)
 	e.mu.Unlock()
@@ -207,16 +210,18 @@ func (e *Engine) PurgeQueue(_ context.Context, k core.QueueKey, by core.SessionI
 	if err != nil {
 		return 0, err
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	return q.purge(), nil
 }
 
 // Replay implements core.Engine.
-func (e *Engine) Replay(_ context.Context, k core.QueueKey, src core.Source, value any) error {
-	q, err := e.find(k, 0)
-	if q == nil {
+func (e *Engine) Replay(_ context.Context, s core.BindSpec, src core.Source) error {
+	q, err := e.find(s.Queue, s.By)
+	if err != nil {
 		return err
 	}
-	q.replay(src, value)
+	q.replay(&s, src)
 	return nil
 }
 

@@ -13,10 +13,23 @@ import (
 type exchange struct {
 	spec  core.ExchangeSpec
 	cache routeCache
+	// fedBy counts the bindings from each exchange to this one. Under the
+	// engine's mu.
+	fedBy map[string]int
 }
 
 func newExchange(s core.ExchangeSpec) *exchange {
 	return &exchange{spec: s, cache: routeCache{seed: maphash.MakeSeed()}}
+}
+
+// feed counts n more bindings from source.
+func (x *exchange) feed(source string, n int) {
+	if x.fedBy == nil {
+		x.fedBy = map[string]int{}
+	}
+	if x.fedBy[source] += n; x.fedBy[source] == 0 {
+		delete(x.fedBy, source)
+	}
 }
 
 // standard are the exchanges that every realm has, beside the default one.
@@ -67,28 +80,47 @@ func (e *Engine) DeleteExchange(_ context.Context, name string, ifUnused bool) e
 	return nil
 }
 
-// dropExchange is called with mu held.
+// dropExchange takes an exchange out with its bindings on both sides, and
+// then auto-delete exchanges that fed nothing else. With mu held.
 func (e *Engine) dropExchange(name string) {
+	x := e.exchanges[name]
+	for _, b := range e.router.Bindings(name) {
+		e.bindings--
+		if b.Exchange != "" {
+			e.exchanges[b.Exchange].feed(name, -1)
+		}
+	}
+	for _, n := range x.fedBy {
+		e.bindings -= n
+	}
 	e.router.Delete(name)
 	delete(e.exchanges, name)
 	e.gens.all.Add(1)
+	for source := range x.fedBy {
+		e.unused(source)
+	}
 }
 
 // Bind implements core.Engine.
 func (e *Engine) Bind(_ context.Context, s core.BindSpec) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	rb, kind, err := e.binding(s)
+	rb, kind, err := e.binding(&s)
 	if err != nil {
 		return false, err
 	}
-	rb.Value = bound{value: s.Value, atMostOnce: s.AtMostOnce}
+	if s.Exchange == "" {
+		rb.Value = newTarget(rb.Queue, &s)
+	}
 	added, err := e.router.Bind(rb)
 	if err != nil {
 		return false, fmt.Errorf("binding of exchange %q: %w: %w", s.Source, core.ErrInvalid, err)
 	}
 	if added {
 		e.bindings++
+		if s.Exchange != "" {
+			e.exchanges[s.Exchange].feed(s.Source, 1)
+		}
 	}
 	e.gens.change(kind, rb.Filter)
 	return added, nil
@@ -96,19 +128,31 @@ func (e *Engine) Bind(_ context.Context, s core.BindSpec) (bool, error) {
 
 // Unbind implements core.Engine.
 func (e *Engine) Unbind(_ context.Context, s core.BindSpec) error {
+	q, err := e.unbind(&s)
+	if q != nil && err == nil {
+		q.unbound(&s)
+	}
+	return err
+}
+
+// unbind returns the queue that the binding led to.
+func (e *Engine) unbind(s *core.BindSpec) (*queue, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	rb, kind, err := e.binding(s)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !e.router.Unbind(rb) {
-		return fmt.Errorf("binding %q of exchange %q: %w", s.Filter, s.Source, core.ErrNotFound)
+		return nil, fmt.Errorf("binding %q of exchange %q: %w", s.Filter, s.Source, core.ErrNotFound)
 	}
 	e.bindings--
+	if s.Exchange != "" {
+		e.exchanges[s.Exchange].feed(s.Source, -1)
+	}
 	e.gens.change(kind, rb.Filter)
 	e.unused(s.Source)
-	return nil
+	return rb.Queue, nil
 }
 
 // unused deletes an auto-delete exchange that lost its last binding. With mu held.
@@ -119,7 +163,7 @@ func (e *Engine) unused(name string) {
 }
 
 // binding finds the ends of a binding. With mu held.
-func (e *Engine) binding(s core.BindSpec) (rb routing.Binding[*queue], kind routing.Kind, err error) {
+func (e *Engine) binding(s *core.BindSpec) (rb routing.Binding[*queue], kind routing.Kind, err error) {
 	source := e.exchanges[s.Source]
 	if source == nil {
 		return rb, 0, fmt.Errorf("exchange %q: %w", s.Source, core.ErrNotFound)

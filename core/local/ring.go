@@ -9,7 +9,7 @@ import (
 // entry is one message in one queue.
 type entry struct {
 	msg *core.Message
-	// to says which bindings brought it here; shared by all messages of a route.
+	// to says which bindings brought it here; shared by the messages of a route.
 	to  *target
 	seq uint64
 	// deadline is on the engine's clock (see clock), 0 for none.
@@ -18,22 +18,30 @@ type entry struct {
 	// transient: taken as AtMostOnce.
 	transient bool
 	replayed  bool
-	// started: handed over once and returned; a session queue neither expires
-	// nor overflows it, since its client may know its packet id.
+	// started: a session queue handed it over once; it neither expires nor
+	// overflows any more, since the client may know its packet id.
 	started bool
+	// instant: its TTL is zero, so it is for a consumer that has room now.
+	instant bool
 }
 
 func (e *entry) size() int64 { return int64(len(e.msg.Payload)) }
 
-// ring is a double-ended queue of entries. The zero value is empty; an empty
-// ring gives large memory back.
+// delivery is what a receiver sees of it.
+func (e *entry) delivery(b *core.Batch) core.Delivery {
+	return core.Delivery{Message: e.msg, Seq: e.seq, Attempts: e.attempts, Replayed: e.replayed,
+		Matched: e.to.matched, Batch: b}
+}
+
+// ring is a double-ended queue of entries, in order of seq. The zero value is
+// empty; an empty ring gives large memory back.
 type ring struct {
 	buf  []entry // length is a power of two
 	head int
 	n    int
 }
 
-const ringKeep = 64 // entries kept allocated when empty
+const ringKeep = 16 // entries kept allocated when empty
 
 func (r *ring) len() int { return r.n }
 
@@ -88,13 +96,12 @@ func (r *ring) keep(f func(*entry) bool) {
 		*r.at(i) = entry{}
 	}
 	r.n = n
-	if n == 0 {
+	if n == 0 && len(r.buf) > ringKeep {
 		*r = ring{}
 	}
 }
 
-// returned holds entries that were out and came back. Every one of them is
-// older than all that never went out, so they are always taken first, by seq.
+// returned holds entries that were out and came back: a heap by seq.
 type returned []entry
 
 func (h *returned) push(e entry) {

@@ -3,6 +3,7 @@ package local
 import (
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -11,10 +12,26 @@ import (
 )
 
 // target is one queue of a route with the values of the bindings that matched.
+// Each binding has one, which the routes that only it leads to share.
 type target struct {
 	queue      *queue
 	matched    []any
 	atMostOnce bool // every binding that matched says so
+}
+
+func newTarget(q *queue, s *core.BindSpec) *target {
+	t := &target{queue: q, atMostOnce: s.AtMostOnce}
+	if s.Value != nil {
+		t.matched = []any{s.Value}
+	}
+	return t
+}
+
+// join is the target of messages that both bindings bring in.
+func (t *target) join(o *target) *target {
+	both := make([]any, 0, len(t.matched)+len(o.matched))
+	return &target{queue: t.queue, atMostOnce: t.atMostOnce && o.atMostOnce,
+		matched: append(append(both, t.matched...), o.matched...)}
 }
 
 // route is where one topic of one exchange goes.
@@ -23,6 +40,9 @@ type route struct {
 	refuses bool // a target may refuse (reject-publish)
 	stamp   stamp
 }
+
+// cost is what a route takes of the cache's room.
+func (r *route) cost() int { return 1 + len(r.targets) }
 
 // generations tell when cached routes are out of date: one counter for each
 // hash of a first level, and one for changes that may concern every topic. A
@@ -65,21 +85,23 @@ func (g *generations) change(kind routing.Kind, f routing.Filter) {
 	g.slot(first).Add(1)
 }
 
-// routeCache remembers the routes of one exchange, bounded, with random
-// eviction.
+// routeCache remembers the routes of one exchange, bounded in topics and in
+// targets, with random eviction.
 type routeCache struct {
 	seed   maphash.Seed
 	shards [16]cacheShard
 }
 
 type cacheShard struct {
-	mu sync.RWMutex
-	m  map[string]*route
+	mu   sync.RWMutex
+	m    map[string]*route
+	cost int
 }
 
 const (
-	maxShard  = 4096 // routes in each shard
-	maxCached = 512  // bytes of a topic; longer ones are computed each time
+	maxShard  = 4096    // routes in each shard
+	maxCost   = 1 << 18 // routes and targets in each shard
+	maxCached = 512     // bytes of a topic; longer ones are computed each time
 )
 
 func (c *routeCache) shard(topic string) *cacheShard {
@@ -95,7 +117,7 @@ func (c *routeCache) get(topic string) *route {
 }
 
 func (c *routeCache) put(topic string, r *route) {
-	if len(topic) > maxCached {
+	if len(topic) > maxCached || r.cost() > maxCost {
 		return
 	}
 	s := c.shard(topic)
@@ -104,19 +126,23 @@ func (c *routeCache) put(topic string, r *route) {
 	if s.m == nil {
 		s.m = map[string]*route{}
 	}
-	if len(s.m) >= maxShard {
-		for k := range s.m { // Go starts at a random place
-			delete(s.m, k)
+	s.evict(topic)
+	for k := range s.m { // Go starts at a random place
+		if len(s.m) < maxShard && s.cost+r.cost() <= maxCost {
 			break
 		}
+		s.evict(k)
 	}
 	s.m[topic] = r
+	s.cost += r.cost()
 }
 
-// bound is the value that a binding has in the router.
-type bound struct {
-	value      any
-	atMostOnce bool
+// evict is called with mu held.
+func (s *cacheShard) evict(topic string) {
+	if r := s.m[topic]; r != nil {
+		s.cost -= r.cost()
+		delete(s.m, topic)
+	}
 }
 
 // route finds where m goes.
@@ -156,30 +182,24 @@ func (e *Engine) compute(x *exchange, m *core.Message) (*route, error) {
 	r := &route{stamp: e.gens.now(m.Topic.First())}
 	e.mu.RLock()
 	defer e.mu.RUnlock()
+	cacheable := true
 	if x == e.byName {
-		if name, ok := (core.Address{Topic: m.Topic}).QueueName(); ok {
-			if q := e.queues[core.Named(name)]; q != nil {
-				r.add(q, bound{})
-			}
+		e.byQueueName(r, m.Topic)
+	} else {
+		var headers routing.Headers
+		if m.Props != nil {
+			headers = m.Props.Headers
 		}
-		x.cache.put(m.Topic.String(), r)
-		return r, nil
-	}
-	var headers routing.Headers
-	if m.Props != nil {
-		headers = m.Props.Headers
-	}
-	seen := map[*queue]*target{}
-	cacheable, err := e.router.Route(x.spec.Name, m.Topic, headers, func(q *queue, value any) {
-		b := value.(bound)
-		if t := seen[q]; t != nil {
-			t.join(b)
-			return
+		var c collector
+		var err error
+		cacheable, err = e.router.Route(x.spec.Name, m.Topic, headers, func(_ *queue, value any) { c.add(value.(*target)) })
+		if err != nil {
+			return nil, fmt.Errorf("exchange %q: %w", x.spec.Name, core.ErrNotFound)
 		}
-		seen[q] = r.add(q, b)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("exchange %q: %w", x.spec.Name, core.ErrNotFound)
+		r.targets = c.targets
+	}
+	for _, t := range r.targets {
+		r.refuses = r.refuses || t.queue.refuses()
 	}
 	if cacheable {
 		x.cache.put(m.Topic.String(), r)
@@ -187,19 +207,48 @@ func (e *Engine) compute(x *exchange, m *core.Message) (*route, error) {
 	return r, nil
 }
 
-func (r *route) add(q *queue, b bound) *target {
-	t := &target{queue: q, atMostOnce: b.atMostOnce}
-	if b.value != nil {
-		t.matched = []any{b.value}
+// byQueueName is the default exchange. With mu held.
+func (e *Engine) byQueueName(r *route, t routing.Topic) {
+	if name, ok := (core.Address{Topic: t}).QueueName(); ok {
+		if q := e.queues[core.Named(name)]; q != nil {
+			r.targets = []*target{q.named}
+		}
 	}
-	r.targets = append(r.targets, t)
-	r.refuses = r.refuses || q.refuses()
-	return t
 }
 
-func (t *target) join(b bound) {
-	if b.value != nil {
-		t.matched = append(t.matched, b.value)
+// collector makes one target of all that lead to one queue.
+type collector struct {
+	targets []*target
+	at      map[*queue]int // when there are many
+}
+
+const collectScan = 16 // targets that are searched one by one
+
+func (c *collector) add(t *target) {
+	i := c.find(t.queue)
+	if i >= 0 {
+		c.targets[i] = c.targets[i].join(t)
+		return
 	}
-	t.atMostOnce = t.atMostOnce && b.atMostOnce
+	if c.at != nil {
+		c.at[t.queue] = len(c.targets)
+	}
+	c.targets = append(c.targets, t)
+}
+
+// find is the place of a queue, -1 when it is not there.
+func (c *collector) find(q *queue) int {
+	if len(c.targets) < collectScan {
+		return slices.IndexFunc(c.targets, func(t *target) bool { return t.queue == q })
+	}
+	if c.at == nil {
+		c.at = make(map[*queue]int, 2*len(c.targets))
+		for i, t := range c.targets {
+			c.at[t.queue] = i
+		}
+	}
+	if i, ok := c.at[q]; ok {
+		return i
+	}
+	return -1
 }
