@@ -300,7 +300,7 @@ func (f *stompFrame) deliver(t *subscriber) error {
 // acknowledge appends the ACK of a MESSAGE in the way of the version. A broker
 // that says 1.2 but names no ack id is answered as one of 1.1.
 func (f *stompFrame) acknowledge(to []byte, version string) []byte {
-	if f.ack != nil {
+	if version == "1.2" && f.ack != nil {
 		to = append(append(to, "ACK\nid:"...), f.ack...)
 		return append(to, "\n\n\x00"...)
 	}
