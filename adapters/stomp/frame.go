@@ -173,6 +173,9 @@ func (f *frame) setCommand(line []byte) error {
 	if f.command == unknownCommand {
 		return malformed("unknown command %.20q", line)
 	}
+	if f.version == 0 && f.command != connectCommand {
+		return bad("not connected: the first frame must be CONNECT or STOMP")
+	}
 	return nil
 }
 
@@ -273,10 +276,10 @@ func (f *frame) beginBody() error {
 	}
 	n, ok := decimal(text)
 	switch {
-	case !ok:
+	case !ok && (len(text) == 0 || len(bytes.Trim(text, "0123456789")) > 0):
 		return malformed("content-length is not a number: %.20q", text)
-	case n > f.limits.body:
-		return tooLarge("a body of %d bytes, the limit is %d", n, f.limits.body)
+	case !ok || n > f.limits.body:
+		return tooLarge("a body of %.20s bytes, the limit is %d", text, f.limits.body)
 	}
 	f.length = n
 	return nil
