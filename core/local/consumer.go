@@ -15,16 +15,13 @@ type consumer struct {
 	recv  core.Receiver
 	opts  core.ConsumeOptions
 
-	held map[uint64]entry // by seq
-	peak int              // the most that held had since it was made
+	held outstanding
 	full bool
 	// resumed: a Resume came while Deliver ran; a Full then does not count.
 	resumed   bool
 	cancelled bool
 	lost      core.Outcome // what Cancel said
 }
-
-const heldKeep = 64 // entries of room that an empty map of held may keep
 
 // Consume implements core.Engine.
 func (e *Engine) Consume(_ context.Context, k core.QueueKey, o core.ConsumeOptions, r core.Receiver) (core.Consumer, error) {
@@ -98,26 +95,20 @@ func (c *consumer) setFull(full bool) {
 }
 
 func (c *consumer) hold(e entry) {
-	if c.held == nil {
-		c.held, c.peak = map[uint64]entry{}, 0
-	}
-	c.held[e.seq] = e
-	c.peak = max(c.peak, len(c.held))
+	c.held.add(e)
 	c.queue.held++
 }
 
 // release takes out an entry that c holds.
 func (c *consumer) release(seq uint64) (entry, bool) {
-	e, ok := c.held[seq]
-	if !ok || c.queue.dead {
+	if c.queue.dead {
 		return entry{}, false
 	}
-	delete(c.held, seq)
-	if len(c.held) == 0 && c.peak > heldKeep {
-		c.held = nil
+	e, ok := c.held.remove(seq)
+	if ok {
+		c.queue.held--
 	}
-	c.queue.held--
-	return e, true
+	return e, ok
 }
 
 // wake is the sticky part of Resume.
@@ -243,11 +234,9 @@ func (c *consumer) Cancel(o core.Outcome) {
 func (c *consumer) letGo(b *core.Batch, o core.Outcome) {
 	q := c.queue
 	if o != core.Keep {
-		for seq := range c.held {
-			if e, ok := c.release(seq); ok {
-				q.settle(e, o)
-			}
-		}
+		q.held -= c.held.len()
+		c.held.all(func(e entry) { q.settle(e, o) })
+		c.held = outstanding{}
 	}
 	q.lastUsed = q.engine.clock()
 	q.forget()

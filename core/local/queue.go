@@ -290,7 +290,7 @@ func (q *queue) end() int {
 	left := q.consumers
 	q.consumers, q.free = nil, 0
 	for _, c := range left {
-		c.cancelled, c.held = true, nil
+		c.cancelled, c.held = true, outstanding{}
 	}
 	for q.busy != nil {
 		q.awaitDeliver()
