@@ -6,13 +6,13 @@ from checks import PATIENCE, check, equal, name_of, run
 from mosquitto_client import ADDRESS, V3, V5, Subscriber, clear, publish
 
 VERSIONS = [(V3,), (V5,)]
-PAIRS = [(a, b, q) for a in (V3, V5) for b in (V3, V5) for q in (0, 1)]
+PAIRS = [(a, b, q) for a in (V3, V5) for b in (V3, V5) for q in (0, 1, 2)]
 
 
 @check(*PAIRS)
 def live(publisher, subscriber, qos):
     topic = name_of("mosquitto/live", publisher, subscriber, qos)
-    with Subscriber(subscriber, topic + "/+", "-q", "1") as s:
+    with Subscriber(subscriber, topic + "/+", "-q", "2") as s:
         publish(publisher, topic + "/a", b"21.5", "-q", str(qos))
         equal(s.get(), "%s/a %d 0 21.5" % (topic, qos))
 

@@ -4,24 +4,24 @@ from checks import check, equal, name_of, run
 from paho_client import V3, V5, Client, properties
 
 VERSIONS = [(V3,), (V5,)]
-PAIRS = [(a, b, q) for a in (V3, V5) for b in (V3, V5) for q in (0, 1)]
+PAIRS = [(a, b, q) for a in (V3, V5) for b in (V3, V5) for q in (0, 1, 2)]
 
 
 @check(*PAIRS)
 def live(publisher, subscriber, qos):
     topic = name_of("paho/live", publisher, subscriber, qos)
     with Client(subscriber) as s, Client(publisher) as p:
-        equal(s.subscribe(topic + "/#", 1), [1])
+        equal(s.subscribe(topic + "/#", 2), [2])
         p.publish(topic + "/a", b"\x00\xff21.5", qos)
         m = s.get()
         equal((m.topic, m.payload, m.qos, m.retain), (topic + "/a", b"\x00\xff21.5", qos, False))
 
 
-@check((V3, 0), (V3, 1), (V5, 0), (V5, 1))
+@check(*[(v, q) for v in (V3, V5) for q in (0, 1, 2)])
 def order(version, qos):
     topic = name_of("paho/order", version, qos)
     with Client(version) as s, Client(version) as p:
-        s.subscribe(topic, 1)
+        s.subscribe(topic, 2)
         for n in range(500):
             p.paho.publish(topic, b"%d" % n, qos)
         equal(s.payloads(500), [b"%d" % n for n in range(500)])
