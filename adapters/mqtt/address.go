@@ -17,7 +17,7 @@ const (
 )
 
 // parseAddress reads where a client publishes to, from a topic name. Errors:
-// *fault for what is no topic name, *refusal for one that is not served.
+// fault for what is no topic name, *refusal for one that is not served.
 func parseAddress(text string) (core.Address, error) {
 	t, err := routing.MQTT.ParseTopic(text)
 	if err != nil {
@@ -110,7 +110,7 @@ type subscription struct {
 	asPublished bool
 }
 
-// parseFilter reads what a client subscribes to. Errors: *fault for what is no
+// parseFilter reads what a client subscribes to. Errors: fault for what is no
 // topic filter, *refusal for one that is not served.
 func parseFilter(text string) (subscription, error) {
 	if !strings.HasPrefix(text, "$") {

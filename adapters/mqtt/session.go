@@ -178,7 +178,7 @@ func (s *session) comesBack(p *parcel) {
 // owned tells whether the session is still c's. With mu held.
 func (s *session) owned(c *conn) error {
 	if s.conn != c {
-		return &fault{takenOver, "another connection took the session over"}
+		return fault{takenOver, "another connection took the session over"}
 	}
 	return nil
 }
