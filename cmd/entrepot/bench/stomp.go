@@ -29,41 +29,42 @@ type stompFrame struct {
 	body         []byte
 }
 
-// parse reads the frame at the start of b and returns its length, 0 when b
-// does not hold all of it. Line ends before it belong to it. Of a header that
-// is repeated the first counts.
-func (f *stompFrame) parse(b []byte) (int, error) {
-	*f = stompFrame{}
+// parseStomp reads the frame at the start of b and returns its length, 0 when
+// b does not hold all of it. Line ends before it belong to it. Of a header that
+// is repeated the first counts. The frame is a value so that it stays on the
+// stack.
+func parseStomp(b []byte) (f stompFrame, size int, err error) {
 	at := 0
 	for at < len(b) && (b[at] == '\n' || b[at] == '\r') {
 		at++
 	}
-	line, at := stompLine(b, at)
-	if at < 0 {
-		return 0, nil
-	}
-	f.command = line
+	f.command, at = stompLine(b, at)
 	length := -1
-	for {
+	for at >= 0 {
+		var line []byte
 		if line, at = stompLine(b, at); at < 0 {
-			return 0, nil
-		}
-		if len(line) == 0 {
 			break
 		}
-		if line[0] == 'c' && length < 0 && bytes.HasPrefix(line, []byte("content-length:")) {
-			var ok bool
-			if length, ok = decimal(line[len("content-length:"):]); !ok {
-				return 0, errStompLength
-			}
-			continue
+		if len(line) == 0 {
+			size, err = f.end(b, at, length)
+			return f, size, err
 		}
-		f.header(line)
+		switch line[0] {
+		case 'c':
+			const name = "content-length:"
+			if length < 0 && len(line) >= len(name) && string(line[:len(name)]) == name {
+				if length, err = decimal(line[len(name):]); err != nil {
+					return f, 0, err
+				}
+			}
+		case 'a', 'm', 's', 'v':
+			f.header(line)
+		}
 	}
-	return f.end(b, at, length)
+	return f, 0, nil
 }
 
-// end finds the body that begins at the given place.
+// end finds the body that begins at the given place, and the frame's length.
 func (f *stompFrame) end(b []byte, at, length int) (int, error) {
 	if length < 0 {
 		length = bytes.IndexByte(b[at:], 0)
@@ -95,36 +96,46 @@ func stompLine(b []byte, at int) ([]byte, int) {
 	return b[at : at+n], next
 }
 
-func decimal(b []byte) (int, bool) {
+func decimal(b []byte) (int, error) {
 	if len(b) == 0 || len(b) > 9 {
-		return 0, false
+		return 0, errStompLength
 	}
 	n := 0
 	for _, c := range b {
 		if c < '0' || c > '9' {
-			return 0, false
+			return 0, errStompLength
 		}
 		n = n*10 + int(c-'0')
 	}
-	return n, n <= largestFrame
+	if n > largestFrame {
+		return 0, errStompLength
+	}
+	return n, nil
 }
 
+// header keeps the value of a header that the tool needs.
 func (f *stompFrame) header(line []byte) {
-	keep := func(to *[]byte, name string) {
-		if *to == nil && len(line) >= len(name) && string(line[:len(name)]) == name {
-			*to = line[len(name):]
-		}
+	at := bytes.IndexByte(line, ':')
+	if at < 0 {
+		return
 	}
-	switch line[0] {
-	case 'a':
-		keep(&f.ack, "ack:")
-	case 'm':
-		keep(&f.messageID, "message-id:")
-		keep(&f.message, "message:")
-	case 's':
-		keep(&f.subscription, "subscription:")
-	case 'v':
-		keep(&f.version, "version:")
+	var to *[]byte
+	switch string(line[:at]) {
+	case "ack":
+		to = &f.ack
+	case "message-id":
+		to = &f.messageID
+	case "message":
+		to = &f.message
+	case "subscription":
+		to = &f.subscription
+	case "version":
+		to = &f.version
+	default:
+		return
+	}
+	if *to == nil {
+		*to = line[at+1:]
 	}
 }
 
@@ -157,12 +168,14 @@ func newStomp(e endpoint, o *Options) *stomp { return &stomp{endpoint: e, o: o} 
 
 // await returns the next frame.
 func (s *stomp) await(l *link) (stompFrame, error) {
-	var f stompFrame
-	whole, err := l.next(f.parse)
+	whole, err := l.next(func(b []byte) (int, error) {
+		_, size, err := parseStomp(b)
+		return size, err
+	})
 	if err != nil {
-		return f, fmt.Errorf("stomp: %w", err)
+		return stompFrame{}, fmt.Errorf("stomp: %w", err)
 	}
-	_, err = f.parse(whole)
+	f, _, err := parseStomp(whole)
 	return f, err
 }
 
@@ -262,13 +275,12 @@ func (s *stomp) frame(name string, size int) frame {
 // deliveries counts MESSAGE frames into t and acknowledges them. In the
 // client mode, which is cumulative, the last of each read stands for all.
 func (s *stomp) deliveries(t *subscriber) scanner {
-	var f, last stompFrame
 	each, cumulative := s.o.Ack == "client-individual", s.o.Ack == "client"
 	return func(b []byte) (int, error) {
+		var last stompFrame
 		at := 0
-		last.command = nil
 		for {
-			size, err := f.parse(b[at:])
+			f, size, err := parseStomp(b[at:])
 			if err == nil && size > 0 {
 				err = f.deliver(t)
 			}
@@ -313,11 +325,10 @@ func (f *stompFrame) acknowledge(to []byte, version string) []byte {
 
 // answers counts receipts.
 func (s *stomp) answers(l *link, a *answers) scanner {
-	var f stompFrame
 	return func(b []byte) (int, error) {
 		at := 0
 		for {
-			size, err := f.parse(b[at:])
+			f, size, err := parseStomp(b[at:])
 			if err == nil && size > 0 && string(f.command) != "RECEIPT" {
 				err = f.failed()
 			}

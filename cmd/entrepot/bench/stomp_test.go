@@ -56,14 +56,13 @@ func TestStompParse(t *testing.T) {
 		{"names that only begin alike", "MESSAGE\nacknowledge:1\nmessage-identity:2\ncontent-type:text/plain\n\n\x00", "MESSAGE|||||"},
 	}
 	for _, tt := range tests {
-		var f stompFrame
-		n, err := f.parse([]byte(tt.frame + "\nREST"))
+		f, n, err := parseStomp([]byte(tt.frame + "\nREST"))
 		got := fmt.Sprintf("%s|%s|%s|%s|%s|%s", f.command, f.ack, f.messageID, f.subscription, f.message, f.body)
 		if err != nil || n != len(tt.frame) || got != tt.want {
 			t.Errorf("%s: %d of %d bytes, %q, %v", tt.name, n, len(tt.frame), got, err)
 		}
 		for cut := range len(tt.frame) {
-			if n, err := f.parse([]byte(tt.frame[:cut])); n != 0 || err != nil {
+			if _, n, err := parseStomp([]byte(tt.frame[:cut])); n != 0 || err != nil {
 				t.Errorf("%s: cut at %d: %d, %v", tt.name, cut, n, err)
 			}
 		}
@@ -82,8 +81,7 @@ func TestStompMalformed(t *testing.T) {
 		{"content-length beyond any number", "MESSAGE\ncontent-length:99999999999999999999\n\nab\x00", errStompLength},
 	}
 	for _, tt := range tests {
-		var f stompFrame
-		if _, err := f.parse([]byte(tt.frame)); err != tt.want {
+		if _, _, err := parseStomp([]byte(tt.frame)); err != tt.want {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
