@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -72,6 +73,18 @@ func (n *connection) notForSTOMP(c *cobra.Command, u client.URL, flags ...string
 func (n *connection) dial(c *cobra.Command, u client.URL) (client.Conn, error) {
 	n.options.Note = func(text string) { n.note(c, text) }
 	return client.Dial(c.Context(), u, n.options)
+}
+
+// finish closes the connection and returns the first error.
+func finish(err error, conn client.Conn) error {
+	closed := conn.Close()
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted")
+	case err != nil:
+		return err
+	}
+	return closed
 }
 
 func (n *connection) note(c *cobra.Command, text string) {

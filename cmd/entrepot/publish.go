@@ -72,7 +72,7 @@ func (p *publishing) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.sendAll(c.Context(), conn, next), conn.Close())
+	return finish(p.sendAll(c.Context(), conn, next), conn)
 }
 
 func (p *publishing) check(c *cobra.Command, args []string) (u client.URL, err error) {
@@ -137,7 +137,8 @@ func (p *publishing) checkPayload(argument bool) error {
 // with io.EOF.
 func (p *publishing) payloads(c *cobra.Command, args []string) (next func() ([]byte, error), done func(), err error) {
 	if len(args) == 1 || p.empty {
-		return once([]byte(strings.Join(args, ""))), func() {}, nil
+		payload := []byte(strings.Join(args, ""))
+		return once(func() ([]byte, error) { return payload, nil }), func() {}, nil
 	}
 	in, done := c.InOrStdin(), func() {}
 	if p.file != "" && p.file != "-" {
@@ -150,22 +151,18 @@ func (p *publishing) payloads(c *cobra.Command, args []string) (next func() ([]b
 	if p.lines {
 		return lines(in), done, nil
 	}
-	all, err := io.ReadAll(in)
-	if err != nil {
-		done()
-		return nil, nil, fmt.Errorf("payload: %w", err)
-	}
-	return once(all), done, nil
+	return once(func() ([]byte, error) { return io.ReadAll(in) }), done, nil
 }
 
-func once(payload []byte) func() ([]byte, error) {
-	sent := false
+// once yields what read returns, one time.
+func once(read func() ([]byte, error)) func() ([]byte, error) {
+	done := false
 	return func() ([]byte, error) {
-		if sent {
+		if done {
 			return nil, io.EOF
 		}
-		sent = true
-		return payload, nil
+		done = true
+		return read()
 	}
 }
 
@@ -184,16 +181,41 @@ func lines(in io.Reader) func() ([]byte, error) {
 	}
 }
 
+// sendAll sends what next yields. An input that says nothing does not keep it
+// from ending with ctx.
 func (p *publishing) sendAll(ctx context.Context, conn client.Conn, next func() ([]byte, error)) error {
+	type payload struct {
+		bytes []byte
+		err   error
+	}
+	payloads := make(chan payload)
+	go func() {
+		for {
+			b, err := next()
+			select {
+			case payloads <- payload{b, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
 	for {
-		payload, err := next()
-		if err == io.EOF {
+		var in payload
+		select {
+		case in = <-payloads:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if in.err == io.EOF {
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("payload: %w", err)
+		if in.err != nil {
+			return fmt.Errorf("payload: %w", in.err)
 		}
-		p.message.Payload = payload
+		p.message.Payload = in.bytes
 		if err := conn.Publish(ctx, p.message); err != nil {
 			return err
 		}

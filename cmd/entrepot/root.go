@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"entrepot/cmd/entrepot/bench"
 	"entrepot/conf"
 )
 
@@ -34,7 +35,7 @@ no sense.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.AddCommand(serveCommand(), publishCommand(), subscribeCommand(), checkCommand(),
-		configCommand(), versionCommand())
+		configCommand(), bench.Command(), versionCommand())
 	blameArguments(root)
 	return root
 }

@@ -16,6 +16,10 @@ import (
 	"entrepot/cmd/entrepot/internal/client"
 )
 
+// maxPrefetch bounds what a subscriber that counts takes from a queue ahead:
+// what it does not come to goes back, as a redelivery.
+const maxPrefetch = 32
+
 // subscribing is what `entrepot sub` was told.
 type subscribing struct {
 	connection
@@ -69,6 +73,7 @@ func (s *subscribing) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return usage(err)
 	}
+	s.options.Prefetch = min(s.count, maxPrefetch)
 	conn, err := s.dial(c, u)
 	if err != nil {
 		return err
@@ -93,7 +98,7 @@ func (s *subscribing) run(c *cobra.Command, args []string) error {
 			err = fmt.Errorf("ended with %d of %d messages", seen, s.count)
 		}
 	}
-	return errors.Join(err, conn.Close())
+	return finish(err, conn)
 }
 
 func (s *subscribing) check(c *cobra.Command, text string) (u client.URL, err error) {

@@ -35,6 +35,9 @@ type Options struct {
 	Host string
 	// Socket is a unix socket to connect to instead of the URL's address.
 	Socket string
+	// Prefetch is how many messages may be on their way unacknowledged; 0
+	// leaves it to the broker. MQTT 3.1.1 cannot say it.
+	Prefetch int
 	// Timeout bounds connecting and each wait for the broker's answer.
 	Timeout time.Duration
 	// Note is told what the user should know and what is no error.
@@ -69,9 +72,12 @@ type Conn interface {
 // ErrTimeout: the broker did not answer in time.
 var ErrTimeout = errors.New("no answer in time")
 
+// errClosed: the broker hung up without a word.
+var errClosed = errors.New("the broker closed the connection")
+
 // Dial connects and logs in.
 func Dial(ctx context.Context, u URL, o Options) (Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("log-in: %w", ErrTimeout))
 	defer cancel()
 	network, address := "tcp", u.Address
 	if o.Socket != "" {
@@ -97,7 +103,7 @@ func Dial(ctx context.Context, u URL, o Options) (Conn, error) {
 	if err != nil {
 		_ = nc.Close() // the error that counts is the other
 		if ctx.Err() != nil {
-			err = fmt.Errorf("log-in: %w", ErrTimeout)
+			err = context.Cause(ctx)
 		}
 		return nil, fmt.Errorf("broker %s: %w", address, err)
 	}

@@ -95,7 +95,12 @@ func (l *line[F]) await(ctx context.Context, to string) (answer F, err error) {
 		case m := <-l.messages:
 			l.early = append(l.early, m)
 		case <-l.gone:
-			return answer, l.err
+			select {
+			case answer = <-l.answers: // its last word
+				return answer, nil
+			default:
+				return answer, l.err
+			}
 		case <-ctx.Done():
 			return answer, ctx.Err()
 		case <-t.C:
@@ -130,14 +135,17 @@ func (l *line[F]) send(b []byte) error {
 	return nil
 }
 
-// drain waits a moment for the other side to close, and drops what comes.
-func (l *line[F]) drain() {
+// drain waits a moment for the other side to close, drops what comes, and
+// returns how the reader ended.
+func (l *line[F]) drain() error {
 	l.once.Do(func() { close(l.closing) })
 	t := time.NewTimer(farewell)
 	defer t.Stop()
 	select {
 	case <-l.gone:
+		return l.err
 	case <-t.C:
+		return nil
 	}
 }
 

@@ -60,6 +60,9 @@ func (c *mqttConn) connect(u URL, o Options) packets.Packet {
 		pk.Properties.SessionExpiryIntervalFlag = true
 		pk.Properties.SessionExpiryInterval = uint32(min(o.Expiry/time.Second, 1<<32-1))
 	}
+	if c.version == 5 {
+		pk.Properties.ReceiveMaximum = uint16(o.Prefetch)
+	}
 	return pk
 }
 
@@ -281,6 +284,9 @@ func (c *mqttConn) Close() error {
 	default:
 	}
 	err := c.put(packet(packets.Disconnect))
-	c.drain()
-	return errors.Join(err, c.close())
+	if last := c.drain(); last != nil && !errors.Is(last, errClosed) {
+		err = last // a refusal of what had no answer of its own
+	}
+	_ = c.close() // the broker has closed
+	return err
 }

@@ -96,7 +96,7 @@ func decodePacket(pk *packets.Packet, body []byte) error {
 // closed says in words that the other side hung up.
 func closed(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the broker closed the connection")
+		return errClosed
 	}
 	return err
 }

@@ -21,10 +21,12 @@ type stompConn struct {
 	quiet   time.Duration // how long the broker may say nothing; 0 is for ever
 	beat    time.Duration // how often it wants to hear us; 0 is never
 	lastID  int
+	// prefetch is for subscriptions, 0 for the broker's.
+	prefetch int
 }
 
 func openSTOMP(nc net.Conn, u URL, o Options) (Conn, error) {
-	c := &stompConn{line: newLine[*frame.Frame](nc, o.Timeout), in: frame.NewReader(nc)}
+	c := &stompConn{line: newLine[*frame.Frame](nc, o.Timeout), in: frame.NewReader(nc), prefetch: o.Prefetch}
 	hello := frame.New(frame.CONNECT, frame.AcceptVersion, "1.0,1.1,1.2", frame.Host, o.Host,
 		frame.HeartBeat, beats(keepAlive, keepAlive))
 	if u.User != "" {
@@ -203,6 +205,9 @@ func (c *stompConn) Subscribe(ctx context.Context, i Interest, granted func(), h
 		if c.version == "1.0" { // which has no other explicit mode
 			f.Header.Set(frame.Ack, "client")
 		}
+		if c.prefetch > 0 {
+			f.Header.Set("prefetch-count", strconv.Itoa(c.prefetch))
+		}
 		addHeaders(f, i.Headers)
 		if err := c.ask(ctx, f); err != nil {
 			return err
@@ -238,12 +243,12 @@ func (c *stompConn) ack(f *frame.Frame) *frame.Frame {
 func toMessage(f *frame.Frame) Message {
 	m := Message{
 		Topic: f.Header.Get(frame.Destination), Payload: f.Body,
-		ContentType: f.Header.Get(frame.ContentType), Retain: f.Header.Get("retain") == "true",
+		ContentType: f.Header.Get(frame.ContentType), Retain: f.Header.Get("retained") == "true",
 	}
 	for i := range f.Header.Len() {
 		name, value := f.Header.GetAt(i)
 		switch name {
-		case frame.Destination, frame.ContentType, frame.ContentLength, "retain":
+		case frame.Destination, frame.ContentType, frame.ContentLength, "retained":
 		default:
 			m.Headers = append(m.Headers, Header{name, value})
 		}

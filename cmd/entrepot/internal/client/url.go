@@ -67,7 +67,8 @@ func (u *URL) credentials(text string) error {
 
 func hostPort(text, port string) (string, error) {
 	parsed, err := url.Parse("x://" + text)
-	if err != nil || parsed.Hostname() == "" || parsed.Host != text {
+	bare := strings.Count(text, ":") > 1 && !strings.HasPrefix(text, "[")
+	if err != nil || parsed.Hostname() == "" || parsed.Host != text || bare {
 		return "", errors.New("no HOST or HOST:PORT; an IPv6 address stands in [ ]")
 	}
 	if p := parsed.Port(); p != "" {
