@@ -44,10 +44,10 @@ func (q *queue) attach(c *consumer) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.dead {
-		return fmt.Errorf("%v: %w", q.spec.Key, core.ErrNotFound)
+		return fmt.Errorf("%v: %w", q.key, core.ErrNotFound)
 	}
 	if len(q.consumers) > 0 && (q.consumers[0].opts.Exclusive || c.opts.Exclusive && !c.opts.Pull) {
-		return fmt.Errorf("%v has an exclusive consumer, or others beside it: %w", q.spec.Key, core.ErrInUse)
+		return fmt.Errorf("%v has an exclusive consumer, or others beside it: %w", q.key, core.ErrInUse)
 	}
 	if c.opts.Pull {
 		return nil
@@ -136,7 +136,7 @@ func (c *consumer) Resume(b *core.Batch) {
 // Settle implements core.Consumer.
 func (c *consumer) Settle(b *core.Batch, o core.Outcome, seqs ...uint64) error {
 	if o > core.Reject {
-		return fmt.Errorf("%v: settlement: %w", c.queue.spec.Key, core.ErrInvalid)
+		return fmt.Errorf("%v: settlement: %w", c.queue.key, core.ErrInvalid)
 	}
 	own := b == nil
 	if own {
@@ -147,7 +147,7 @@ func (c *consumer) Settle(b *core.Batch, o core.Outcome, seqs ...uint64) error {
 	q.mu.Lock()
 	for _, seq := range seqs {
 		if !c.settleOne(seq, o) && missing == nil {
-			missing = fmt.Errorf("%v: delivery %d: %w", q.spec.Key, seq, core.ErrNotFound)
+			missing = fmt.Errorf("%v: delivery %d: %w", q.key, seq, core.ErrNotFound)
 		}
 	}
 	q.forgetReturned(o)
@@ -168,7 +168,7 @@ func (c *consumer) settleOne(seq uint64, o core.Outcome) bool {
 		q.settle(e, o)
 		return true
 	}
-	if q.busy != c || q.out.seq != seq || q.settled || q.dead || c.opts.NoAck {
+	if q.busy != c || q.out != seq || q.settled || q.dead || c.opts.NoAck {
 		return false
 	}
 	q.early, q.settled = o, true
@@ -219,7 +219,7 @@ func (c *consumer) Cancel(o core.Outcome) {
 	}
 	last := false
 	if !q.dead {
-		last = first && q.spec.AutoDelete && !c.opts.Pull && len(q.consumers) == 0
+		last = first && q.autoDelete && !c.opts.Pull && len(q.consumers) == 0
 		c.letGo(b, o)
 	}
 	q.mu.Unlock()

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,8 +27,9 @@ type Engine struct {
 	start time.Time
 	gens  generations
 
-	topics *exchange // amq.topic
-	byName *exchange // the default exchange, which the router does not know
+	plain  core.QueueArgs // of queues without arguments; never changed
+	topics *exchange      // amq.topic
+	byName *exchange      // the default exchange, which the router does not know
 
 	unroutable atomic.Uint64
 
@@ -106,7 +106,7 @@ func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueIn
 	defer e.mu.Unlock()
 	q, err := e.findLocked(s.Key, s.By)
 	if q != nil {
-		if err == nil && !s.Passive && !sameQueue(q.spec, s) {
+		if err == nil && !s.Passive && !q.like(&s) {
 			err = fmt.Errorf("%v: %w", s.Key, core.ErrConflict)
 		}
 		if err != nil {
@@ -138,15 +138,6 @@ func (e *Engine) named(k core.QueueKey) {
 	}
 }
 
-func sameQueue(a, b core.QueueSpec) bool {
-	a.Args.Shown, b.Args.Shown = nil, nil
-	if !a.Exclusive && !b.Exclusive {
-		a.By, b.By = 0, 0
-	}
-	a.Drops, b.Drops = nil, nil
-	return reflect.DeepEqual(a, b)
-}
-
 // supported refuses what this engine cannot do yet, by name.
 func supported(a core.QueueArgs) error {
 	for _, x := range []struct {
@@ -174,7 +165,7 @@ func (e *Engine) DeleteQueue(_ context.Context, k core.QueueKey, o core.DeleteOp
 	if err != nil {
 		return 0, err
 	}
-	if o.IfOwned && (!q.spec.Exclusive || q.spec.By != o.By) {
+	if o.IfOwned && (!q.exclusive || q.by != o.By) {
 		return 0, fmt.Errorf("%v: %w", k, core.ErrLocked)
 	}
 	return e.remove(q, closing{DeleteOptions: o})
@@ -183,15 +174,15 @@ func (e *Engine) DeleteQueue(_ context.Context, k core.QueueKey, o core.DeleteOp
 // remove takes a queue out of the topology, then ends it.
 func (e *Engine) remove(q *queue, o closing) (int, error) {
 	e.mu.Lock()
-	if e.queues[q.spec.Key] != q {
+	if e.queues[q.key] != q {
 		e.mu.Unlock()
-		return 0, fmt.Errorf("%v: %w", q.spec.Key, core.ErrNotFound)
+		return 0, fmt.Errorf("%v: %w", q.key, core.ErrNotFound)
 	}
 	if err := q.close(o); err != nil {
 		e.mu.Unlock()
 		return 0, err
 	}
-	delete(e.queues, q.spec.Key)
+	delete(e.queues, q.key)
 	for _, rb := range e.router.RemoveQueue(q) {
 		e.bindings--
 		if kind, ok := e.router.Kind(rb.Source); ok {
@@ -199,7 +190,7 @@ func (e *Engine) remove(q *queue, o closing) (int, error) {
 			e.unused(rb.Source)
 		}
 	}
-	e.named(q.spec.Key)
+	e.named(q.key)
 	e.mu.Unlock()
 	return q.end(), nil
 }

@@ -72,7 +72,7 @@ func (q *queue) refill() {
 		q.lastSeq++
 		e := entry{msg: m, to: r.to, seq: q.lastSeq, replayed: true,
 			transient: m.Guarantee == core.AtMostOnce || r.to.atMostOnce}
-		if m.Props != nil || q.spec.Args.HasMessageTTL {
+		if m.Props != nil || q.args.HasMessageTTL {
 			q.date(&e)
 		}
 		q.bytes += e.size()
