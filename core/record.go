@@ -246,6 +246,9 @@ func (r *record) clear() {
 		_, _ = r.broker.engine.DeleteQueue(ctx, k, DeleteOptions{IfOwned: true, By: r.id})
 	}
 	r.broker.groups.releaseAll(ctx, r)
+	if e, ok := r.state.(SessionEnded); ok {
+		e.SessionEnded()
+	}
 	r.state = nil
 }
 
