@@ -2,36 +2,10 @@ package stomp
 
 import (
 	"bytes"
-	"context"
 	"io"
-	"log/slog"
 	"net"
 	"testing"
-
-	"entrepot/core"
-	"entrepot/core/local"
 )
-
-// benchServer listens on a free port of the loopback interface.
-func benchServer(b testing.TB, cfg Config) (addr string, broker *core.Broker) {
-	log := slog.New(slog.DiscardHandler)
-	broker = core.NewBroker(core.DefaultConfig(), "default", local.New(log), nil, log)
-	s := New(cfg, core.NewRealms(broker), log)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := s.Serve(l); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := s.Shutdown(context.Background()); err != nil {
-			b.Log(err)
-		}
-		broker.Close()
-	})
-	return l.Addr().String(), broker
-}
 
 // benchClient connects and, when dest is not empty, subscribes.
 func benchClient(b *testing.B, addr, dest string) net.Conn {
@@ -66,7 +40,7 @@ func benchFlow(b *testing.B, subs int, destination string) {
 	cfg := DefaultConfig()
 	cfg.SubscriptionLength = 1 << 40
 	cfg.SubscriptionBytes = 1 << 40
-	addr, _ := benchServer(b, cfg)
+	addr, _ := testServer(b, cfg)
 	done := make(chan error, subs)
 	for range subs {
 		c := benchClient(b, addr, destination)

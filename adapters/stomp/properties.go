@@ -14,9 +14,9 @@ import (
 )
 
 // ownHeaders are consumed by SEND; all others are the application's.
-var ownHeaders = plainSend | headerSetOf(contentTypeHeader, contentEncodingHeader, correlationIDHeader,
-	expirationHeader, expiresHeader, priorityHeader, typeHeader, appIDHeader, userIDHeader,
-	retainHeader, xRetainHeader, xMessageIDHeader, xDelayHeader, amqDelayHeader)
+const ownHeaders = plainSend | 1<<contentTypeHeader | 1<<contentEncodingHeader | 1<<correlationIDHeader |
+	1<<expirationHeader | 1<<expiresHeader | 1<<priorityHeader | 1<<typeHeader | 1<<appIDHeader | 1<<userIDHeader |
+	1<<retainHeader | 1<<xRetainHeader | 1<<xMessageIDHeader | 1<<xDelayHeader | 1<<amqDelayHeader
 
 // describe reads the headers of a SEND into the message.
 func (c *conn) describe(f *frame, m *core.Message, to *target) error {
@@ -27,7 +27,7 @@ func (c *conn) describe(f *frame, m *core.Message, to *target) error {
 		return nil
 	}
 	m.Retain = f.isTrue(retainHeader) || f.isTrue(xRetainHeader)
-	if f.has&^(plainSend|retainHeader.set()|xRetainHeader.set()|userIDHeader.set()) == 0 {
+	if f.has&^(plainSend|1<<retainHeader|1<<xRetainHeader|1<<userIDHeader) == 0 {
 		return nil
 	}
 	if f.has.holds(xDelayHeader) || f.has.holds(amqDelayHeader) {

@@ -47,7 +47,8 @@ func (t *targets) add(text []byte, to *target) {
 }
 
 // plainSend are the headers of a SEND that need no properties.
-var plainSend = headerSetOf(destinationHeader, contentLengthHeader, receiptHeader, persistentHeader, transactionHeader)
+const plainSend headerSet = 1<<destinationHeader | 1<<contentLengthHeader | 1<<receiptHeader | 1<<persistentHeader |
+	1<<transactionHeader
 
 // send publishes (STOMP 1.2, SEND).
 func (c *conn) send(f *frame) error {
@@ -67,7 +68,7 @@ func (c *conn) send(f *frame) error {
 	copy(m.Payload, f.body)
 	m.Exchange, m.Topic = to.address.Exchange, to.address.Topic
 	m.Guarantee = core.AtLeastOnce
-	if f.has&^(destinationHeader.set()|contentLengthHeader.set()) != 0 {
+	if f.has&^(1<<destinationHeader|1<<contentLengthHeader) != 0 {
 		if err := c.describe(f, m, to); err != nil {
 			return err
 		}
@@ -88,7 +89,7 @@ func (c *conn) send(f *frame) error {
 }
 
 // queueHeaders describe the queue of a SEND, besides the arguments.
-var queueHeaders = headerSetOf(durableHeader, autoDeleteHeader, exclusiveHeader)
+const queueHeaders headerSet = 1<<durableHeader | 1<<autoDeleteHeader | 1<<exclusiveHeader
 
 // newTarget looks a destination up for the first time.
 func (c *conn) newTarget(f *frame) (*target, error) {

@@ -105,7 +105,7 @@ func (c *conn) filterOf(p place) (routing.Filter, error) {
 
 // declares tells whether a frame says how its queue should be.
 func declares(f *frame) bool {
-	return f.has&headerSetOf(durableHeader, autoDeleteHeader, exclusiveHeader) != 0
+	return f.has&queueHeaders != 0
 }
 
 // queueFlags reads durable, which is the default, auto-delete and exclusive.
