@@ -48,6 +48,23 @@ func parseAddress(text string) (core.Address, error) {
 	return core.Address{Exchange: core.TopicExchange, Topic: t}, nil
 }
 
+// errReserved refuses topics that clients cannot publish to.
+var errReserved error = reserved{}
+
+type reserved struct{}
+
+func (reserved) Error() string { return "topics that start with $ are the broker's own" }
+func (reserved) Unwrap() error { return core.ErrNotAllowed }
+
+// publishAddress is parseAddress without the topics that are the broker's own.
+func publishAddress(text string) (core.Address, error) {
+	a, err := parseAddress(text)
+	if err == nil && a.Exchange == core.TopicExchange && a.Topic.Dollar() {
+		err = errReserved
+	}
+	return a, err
+}
+
 // topicError sorts what is no topic name (the connection ends) from what is
 // one that passes this broker's limits.
 func topicError(err error) error {

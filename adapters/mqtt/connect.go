@@ -131,14 +131,26 @@ func (c *conn) enter(p *packets.Packet, h core.Hello) error {
 	c.zeroExpiry = p.Properties.SessionExpiryInterval == 0
 	st, known := s.State().(*session)
 	if !known {
-		st = &session{}
+		st = &session{drops: s.Drops()}
 		s.SetState(st)
 	}
 	c.state = st
+	c.willQueue(h.Will)
 	c.limits(p)
 	release := st.attach(c, c.window(p))
 	c.greet(p, h, resumed && known)
 	return c.restore(release)
+}
+
+// willQueue makes the queue that a will goes to. Without it the will is counted
+// as one that nobody matched.
+func (c *conn) willQueue(w *core.Will) {
+	if w == nil {
+		return
+	}
+	if name, ok := (core.Address{Exchange: w.Message.Exchange, Topic: w.Message.Topic}).QueueName(); ok {
+		_ = c.declareNamed(core.Named(name))
+	}
 }
 
 // limits takes what the client says about itself.

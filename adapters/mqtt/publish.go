@@ -33,11 +33,10 @@ type names struct {
 
 // place is a topic name and what it means.
 type place struct {
-	text     string
-	address  core.Address
-	queue    bool  // a queue that was declared when the place was learned
-	reserved bool  // one of the broker's own topics
-	refused  error // *refusal
+	text    string
+	address core.Address
+	queue   bool  // a queue that was declared when the place was learned
+	refused error // why nothing goes there
 }
 
 const maxNames = 256
@@ -65,13 +64,10 @@ func (c *conn) learn(name string) (*place, error) {
 	if !validString([]byte(name)) { // [MQTT-3.3.2-1]
 		return nil, errUTF8
 	}
-	if p.address, err = parseAddress(name); err == nil {
+	if p.address, err = publishAddress(name); err == nil {
 		if queue, ok := p.address.QueueName(); ok {
 			p.queue = true
 			err = c.declareNamed(core.Named(queue))
-		} else if p.address.Exchange == core.TopicExchange && p.address.Topic.Dollar() {
-			p.reserved = true
-			err = refuse(notAuthorized, "topics that start with $ are the broker's own")
 		}
 	}
 	if _, hard := errors.AsType[fault](err); hard {
@@ -260,7 +256,7 @@ func (c *conn) publishConfirmed(first byte, id uint16, p *place, got *brought, b
 	switch {
 	case why == nil:
 		c.session.Publish(c.lane, message(first, p, got, b), c.done)
-	case p.reserved && c.version < 5: // [MQTT-3.3.5-2] of 3.1.1: a refusal may be confirmed
+	case p.refused == errReserved && c.version < 5: // [MQTT-3.3.5-2] of 3.1.1: a refusal may be confirmed
 		c.session.Drops().Add(core.DropNotAllowed, 1)
 		c.confirmed()
 	default:

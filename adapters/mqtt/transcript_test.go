@@ -25,15 +25,19 @@ import (
 // requirement:
 //
 //	== [MQTT-3.1.0-1] title
+//	versions 4 5                   played once for each of these versions (else 5)
 //	set receive_maximum = 2        a setting of this transcript
 //	a> connect id=a clean          client a sends; it connects with its first packet
 //	a> hex c0 00                   raw bytes
 //	a< connack ...                 the next packet; three points stand for the rest of the line
 //	a< nothing                     no further packet
 //	a< closed                      no further packet, and the connection is closed
+//	a> bytewise connect id=a       each byte in a write of its own
+//	a> 3x publish topic=t id=#     three times; # is 1, 2, 3 (as well for a<)
 //	a! drop                        the client's connection breaks
 //	wait 2s                        of the bubble's clock
 //	shutdown                       the broker stops
+//	sys                            the broker's figures begin to be published
 //	drops too_large 1              what the broker counted so far
 //
 // The words of a packet are in wire_test.go.
@@ -49,11 +53,27 @@ func TestTranscripts(t *testing.T) {
 		}
 		for _, part := range strings.Split("\n"+string(text), "\n== ")[1:] {
 			title, body, _ := strings.Cut(part, "\n")
-			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt")+"/"+title, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { play(t, body) })
-			})
+			name := strings.TrimSuffix(filepath.Base(file), ".txt") + "/" + title
+			for _, version := range versions(body) {
+				t.Run(name+" v"+strconv.Itoa(version), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { play(t, body, version) })
+				})
+			}
 		}
 	}
+}
+
+func versions(body string) (list []int) {
+	for line := range strings.Lines(body) {
+		if rest, ok := strings.CutPrefix(line, "versions "); ok {
+			for _, v := range strings.Fields(rest) {
+				n, _ := strconv.Atoi(v)
+				list = append(list, n)
+			}
+			return list
+		}
+	}
+	return []int{5}
 }
 
 // stage is where one transcript plays.
@@ -63,6 +83,7 @@ type theatre struct {
 	broker  *core.Broker
 	server  *Server
 	clients map[string]*client
+	version int // of clients that do not say
 	stopped bool
 }
 
@@ -94,7 +115,7 @@ func newTheatre(t *testing.T, cfg Config) *theatre {
 	log := slog.New(slog.DiscardHandler)
 	broker := core.NewBroker(core.DefaultConfig(), "test", local.New(log), testPolicy, log)
 	return &theatre{t: t, cfg: cfg, broker: broker, server: New(cfg, core.NewRealms(broker), log),
-		clients: map[string]*client{}}
+		clients: map[string]*client{}, version: 5}
 }
 
 func (s *theatre) end() {
@@ -117,20 +138,22 @@ func (s *theatre) shutdown() {
 	}
 }
 
-func play(t *testing.T, body string) {
+func play(t *testing.T, body string, version int) {
 	cfg := testConfig()
 	lines := strings.Split(body, "\n")
 	for _, line := range lines {
 		if setting, ok := strings.CutPrefix(line, "set "); ok {
-			if err := toml.Unmarshal([]byte(setting), &cfg); err != nil {
+			if err := toml.Unmarshal([]byte(durations(setting)), &cfg); err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}
 		}
 	}
 	s := newTheatre(t, cfg)
+	s.version = version
 	defer s.end()
 	for n, line := range lines {
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' || strings.HasPrefix(line, "set ") {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' ||
+			strings.HasPrefix(line, "set ") || strings.HasPrefix(line, "versions ") {
 			continue
 		}
 		if problem := s.step(line); problem != "" {
@@ -139,13 +162,23 @@ func play(t *testing.T, body string) {
 	}
 }
 
+// durations writes "60s" as the number that TOML knows.
+func durations(setting string) string {
+	key, value, _ := strings.Cut(setting, "=")
+	if d, err := time.ParseDuration(strings.Trim(value, ` "`)); err == nil {
+		return key + "= " + strconv.FormatInt(int64(d), 10)
+	}
+	return setting
+}
+
 func (s *theatre) step(line string) (problem string) {
 	verb, rest, _ := strings.Cut(line, " ")
 	switch {
 	case strings.HasSuffix(verb, ">"):
-		s.client(verb[:len(verb)-1]).say(rest)
+		c := s.client(verb[:len(verb)-1])
+		repeat(rest, func(line string) string { c.say(line); return "" })
 	case strings.HasSuffix(verb, "<"):
-		return s.client(verb[:len(verb)-1]).expect(rest)
+		return repeat(rest, s.client(verb[:len(verb)-1]).expect)
 	case strings.HasSuffix(verb, "!"):
 		s.client(verb[:len(verb)-1]).conn.Close()
 		synctest.Wait()
@@ -157,6 +190,8 @@ func (s *theatre) step(line string) (problem string) {
 		time.Sleep(d)
 	case verb == "shutdown":
 		s.shutdown()
+	case verb == "sys":
+		s.server.sys.start()
 	case verb == "drops":
 		return s.drops(rest)
 	default:
@@ -189,7 +224,7 @@ func (s *theatre) client(name string) *client {
 
 func (s *theatre) dial() *client {
 	near, far := net.Pipe()
-	c := &client{conn: near, version: 5}
+	c := &client{conn: near, version: s.version}
 	go c.listen()
 	s.server.ServeConn(far)
 	return c
@@ -209,10 +244,32 @@ func (c *client) listen() {
 	}
 }
 
+// repeat acts on "3x line" three times.
+func repeat(line string, act func(string) string) string {
+	word, rest, _ := strings.Cut(line, " ")
+	n, err := strconv.Atoi(strings.TrimSuffix(word, "x"))
+	if err != nil || word[len(word)-1] != 'x' {
+		return act(line)
+	}
+	for i := range n {
+		if problem := act(strings.ReplaceAll(rest, "#", strconv.Itoa(i+1))); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
 // say sends without waiting for the server to read: it may have closed.
 func (c *client) say(line string) {
-	b := encode(line, &c.version)
-	go c.conn.Write(b)
+	rest, bytewise := strings.CutPrefix(line, "bytewise ")
+	b := encode(rest, &c.version)
+	go func() {
+		for bytewise && len(b) > 1 {
+			c.conn.Write(b[:1])
+			b = b[1:]
+		}
+		c.conn.Write(b)
+	}()
 	synctest.Wait()
 }
 

@@ -31,7 +31,8 @@ var propertyNames = []struct {
 var packetNames = []string{"", "connect", "connack", "publish", "puback", "pubrec", "pubrel", "pubcomp", "subscribe",
 	"suback", "unsubscribe", "unsuback", "pingreq", "pingresp", "disconnect", "auth"}
 
-// words splits a line at spaces outside of quotes; a quoted value is unquoted.
+// words splits a line at spaces outside of quotes; a quoted value is unquoted,
+// rep:5 at a word's end stands for xxxxx.
 func words(line string) (list []string) {
 	for {
 		line = strings.TrimLeft(line, " ")
@@ -50,6 +51,10 @@ func words(line string) (list []string) {
 				continue
 			}
 			word, line = word+line[:1], line[1:]
+		}
+		if before, n, ok := strings.Cut(word, "rep:"); ok {
+			count, _ := strconv.Atoi(n)
+			word = before + strings.Repeat("x", count)
 		}
 		list = append(list, word)
 	}
@@ -194,7 +199,7 @@ func encodeBody(f *fields, kind byte, version *int) (flags byte, body []byte) {
 }
 
 func encodeConnect(f *fields, version *int) []byte {
-	*version = f.number("v", 5)
+	*version = f.number("v", *version)
 	name := "MQTT"
 	if *version == 3 {
 		name = "MQIsdp"
@@ -214,7 +219,7 @@ func encodeConnect(f *fields, version *int) []byte {
 			flags |= 0x20
 		}
 	}
-	user, hasUser := f.value("user=name")
+	user, hasUser := f.value("username")
 	if hasUser {
 		flags |= 0x80
 	}
