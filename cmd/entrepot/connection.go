@@ -24,10 +24,10 @@ type connection struct {
 func (n *connection) flags(c *cobra.Command, topic string) {
 	f := c.Flags()
 	f.StringArrayVarP(&n.topics, "topic", "t", nil, topic)
-	f.StringVarP(&n.options.Version, "mqtt-version", "V", "5", "MQTT version, 3.1.1 or 5")
-	f.StringVar(&n.options.Host, "host", "/", "STOMP host header, which some brokers take as a virtual host")
+	f.StringVarP(&n.options.Version, "mqtt-version", "V", "5", "MQTT `VERSION`, 3.1.1 or 5")
+	f.StringVar(&n.options.Host, "host", "/", "STOMP host header `NAME`, for some brokers the virtual host")
 	f.StringVar(&n.options.Socket, "unix", "", "connect to the unix socket `PATH` instead of the URL's host")
-	f.DurationVar(&n.options.Timeout, "timeout", 10*time.Second, "how long to wait for the broker's answers")
+	f.DurationVar(&n.options.Timeout, "timeout", 10*time.Second, "wait for the broker's answers for `TIME`")
 	f.BoolVar(&n.quiet, "quiet", false, "no notes on standard error")
 }
 

@@ -79,9 +79,12 @@ func (h *headroom) adjust() {
 }
 
 // percentFor is the percentage at which a heap of that many live bytes (stacks
-// and globals counted) grows by at least headroom.
+// and globals counted) grows by at least headroom. The runtime takes a heap
+// under its least for one of that size, and the growth from there.
 func percentFor(live, headroom uint64) uint64 {
-	live = max(live, leastHeap)
+	if live < leastHeap {
+		live, headroom = leastHeap, headroom+live
+	}
 	return max(usualPercent, (headroom*100+live-1)/live)
 }
 

@@ -46,12 +46,12 @@ empty (--empty).`,
 		Args: urlAnd(1),
 	}
 	f := c.Flags()
-	f.IntVarP(&p.message.QoS, "qos", "q", 0, "MQTT quality of service, 0 to 2")
+	f.IntVarP(&p.message.QoS, "qos", "q", 0, "MQTT quality of service `N`, 0 to 2")
 	f.BoolVarP(&p.message.Retain, "retain", "r", false, "keep it as the topic's last value")
 	f.StringVarP(&p.file, "file", "f", "", "payload from `FILE`, - for standard input")
 	f.BoolVarP(&p.lines, "lines", "l", false, "one message for each line of the file, or of standard input")
 	f.BoolVarP(&p.empty, "empty", "n", false, "an empty payload; with --retain it clears the last value")
-	f.StringVar(&p.message.ContentType, "content-type", "", "what the payload is, such as application/json")
+	f.StringVar(&p.message.ContentType, "content-type", "", "what the payload is: `TYPE`, such as application/json")
 	f.StringArrayVarP(&p.headers, "header", "H", nil, "`NAME:VALUE` as STOMP header or MQTT 5 user property (repeatable)")
 	p.flags(c, "publish to `TOPIC` instead of the URL's")
 	c.RunE = func(c *cobra.Command, args []string) error { return p.run(c, args) }

@@ -52,7 +52,6 @@ file with all of them.`,
 	f.StringSliceVar(&httpListen, "http", nil, "listen for HTTP on `ADDRESS`: /healthz, /readyz, /metrics (repeatable; default 127.0.0.1:8080)")
 	f.BoolVar(&memory, "memory", false, "keep everything in memory only, and do not warn of it")
 	f.StringVar(&data, "data", "", "keep messages in `DIR`: not in this version")
-	c.MarkFlagsMutuallyExclusive("data", "memory")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if f.Changed("data") {
 			return usage(errors.New("--data: this version keeps everything in memory, and a restart forgets it; say --memory instead"))

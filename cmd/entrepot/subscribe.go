@@ -53,16 +53,16 @@ interrupted or --wait passed; 1 otherwise.`,
 		Args: urlAnd(0),
 	}
 	f := c.Flags()
-	f.IntVarP(&s.interest.QoS, "qos", "q", 0, "MQTT quality of service, 0 to 2")
-	f.IntVarP(&s.count, "count", "C", 0, "end after so many messages")
-	f.DurationVarP(&s.wait, "wait", "W", 0, "end after so long")
+	f.IntVarP(&s.interest.QoS, "qos", "q", 0, "MQTT quality of service `N`, 0 to 2")
+	f.IntVarP(&s.count, "count", "C", 0, "end after `N` messages")
+	f.DurationVarP(&s.wait, "wait", "W", 0, "end after `TIME`, such as 10s or 1m30s")
 	f.BoolVarP(&s.topic, "verbose", "v", false, "print the topic and a blank before the payload")
 	f.BoolVarP(&s.raw, "no-newline", "N", false, "print no line end: the payloads' bytes and nothing else")
 	f.BoolVar(&s.json, "json", false, "print each message, with its headers, as one line of JSON")
 	f.BoolVarP(&s.interest.NoRetained, "no-retained", "R", false, "leave out what was retained before (MQTT)")
 	f.StringArrayVarP(&s.headers, "header", "H", nil, "`NAME:VALUE` as header or user property of the subscription (repeatable)")
 	f.StringVarP(&s.options.ID, "id", "i", "", "MQTT client `ID`")
-	f.DurationVar(&s.options.Expiry, "expiry", 0, "keep the MQTT session of --id for so long, and resume it")
+	f.DurationVar(&s.options.Expiry, "expiry", 0, "keep the MQTT session of --id for `TIME`, and resume it")
 	s.flags(c, "subscribe to `TOPIC`, with or instead of the URL's (repeatable)")
 	c.RunE = func(c *cobra.Command, args []string) error { return s.run(c, args) }
 	return c
