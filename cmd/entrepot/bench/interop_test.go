@@ -84,7 +84,7 @@ func against(url string) Options {
 	o.Messages = 300
 	o.Publishers, o.Subscribers = 2, 2
 	o.Window = 100
-	o.Stall = 10 * time.Second
+	o.Stall = 20 * time.Second
 	return o
 }
 
