@@ -9,16 +9,16 @@ import (
 func TestAddresses(t *testing.T) {
 	for _, c := range []struct {
 		listen []string
-		want   []Address
+		want   []string
 		err    string
 	}{
 		{listen: nil},
 		{listen: []string{"off"}},
-		{listen: []string{"127.0.0.1:1883"}, want: []Address{{"tcp", "127.0.0.1:1883"}}},
-		{listen: []string{"127.0.0.1:0", "[::1]:1883"}, want: []Address{{"tcp", "127.0.0.1:0"}, {"tcp", "[::1]:1883"}}},
-		{listen: []string{"localhost:1883"}, want: []Address{{"tcp", "localhost:1883"}}},
-		{listen: []string{"127.8.9.10:1883"}, want: []Address{{"tcp", "127.8.9.10:1883"}}},
-		{listen: []string{"unix:/run/a/../e.sock"}, want: []Address{{"unix", "/run/e.sock"}}},
+		{listen: []string{"127.0.0.1:1883"}, want: []string{"127.0.0.1:1883"}},
+		{listen: []string{"127.0.0.1:0", "[::1]:1883"}, want: []string{"127.0.0.1:0", "[::1]:1883"}},
+		{listen: []string{"localhost:1883"}, want: []string{"localhost:1883"}},
+		{listen: []string{"127.8.9.10:1883"}, want: []string{"127.8.9.10:1883"}},
+		{listen: []string{"unix:/run/a/../e.sock"}, want: []string{"unix:/run/e.sock"}},
 		{listen: []string{"off", "127.0.0.1:1883"}, err: `"off" stands alone`},
 		{listen: []string{""}, err: "neither HOST:PORT nor unix:/PATH"},
 		{listen: []string{"1883"}, err: "neither HOST:PORT nor unix:/PATH"},
@@ -53,7 +53,7 @@ func TestAddressesOverProtocols(t *testing.T) {
 	}
 	c.STOMP.Listen = []string{"unix:/run/x"}
 	c.HTTP.Listen = []string{"unix:/run//x"}
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "/run/x is named by stomp already") {
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "unix:/run/x is named by stomp already") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,8 +36,6 @@ type Log struct {
 type Process struct {
 	// Grace is how long a stop may take before what is left is cut off.
 	Grace time.Duration `toml:"grace"`
-	// SocketMode is the file mode of unix sockets, in octal.
-	SocketMode string `toml:"socket_mode"`
 	// GCHeadroom is how many bytes may be allocated at least between two
 	// garbage collections; 0 leaves the Go runtime's percentage alone.
 	GCHeadroom int64 `toml:"gc_headroom"`
@@ -55,7 +52,7 @@ func DefaultConfig() Config {
 		STOMP:   stomp.DefaultConfig(),
 		HTTP:    admin.DefaultConfig(),
 		Log:     Log{Level: "info", Format: "text"},
-		Process: Process{Grace: 10 * time.Second, SocketMode: "0660", GCHeadroom: 64 << 20},
+		Process: Process{Grace: 10 * time.Second, GCHeadroom: 64 << 20},
 	}
 }
 
@@ -126,10 +123,7 @@ func (l Log) SlogLevel() (slog.Level, error) {
 
 // Validate returns an error for a setting that makes no sense.
 func (p Process) Validate() error {
-	_, err := p.SocketPermissions()
 	switch {
-	case err != nil:
-		return err
 	case p.Grace < 0:
 		return fmt.Errorf("grace %v: not negative", p.Grace)
 	case p.GCHeadroom < 0:
@@ -138,13 +132,4 @@ func (p Process) Validate() error {
 		return fmt.Errorf("memory_limit %d: at least 16MiB, or 0", p.MemoryLimit)
 	}
 	return nil
-}
-
-// SocketPermissions is SocketMode as a number.
-func (p Process) SocketPermissions() (uint32, error) {
-	mode, err := strconv.ParseUint(p.SocketMode, 8, 32)
-	if err != nil || mode > 0o777 {
-		return 0, fmt.Errorf("socket_mode %q: an octal file mode such as \"0660\"", p.SocketMode)
-	}
-	return uint32(mode), nil
 }

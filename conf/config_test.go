@@ -159,8 +159,6 @@ func TestValidationNamesTheKey(t *testing.T) {
 		{"[log]\nlevel = \"loud\"", `log: level "loud": debug, info, warn or error`},
 		{"[log]\nformat = \"xml\"", `log: format "xml": text or json`},
 		{"[process]\ngrace = \"-1s\"", "process: grace -1s"},
-		{"[process]\nsocket_mode = \"999\"", `process: socket_mode "999"`},
-		{"[process]\nsocket_mode = \"7777\"", `process: socket_mode "7777"`},
 		{"[process]\nmemory_limit = \"1MiB\"", "process: memory_limit 1048576"},
 		{"[process]\ngc_headroom = -1", "process: gc_headroom -1"},
 		{"[mqtt]\nlisten = [\"0.0.0.0:1883\"]", `mqtt: listen: "0.0.0.0:1883" can be reached from other machines`},

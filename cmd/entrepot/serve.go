@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"entrepot/adapters"
 	"entrepot/adapters/admin"
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
@@ -119,7 +119,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	http := front{"http", admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log), cfg.HTTP.Listen}
 	all = append(clients, http)
 
-	err := open(ctx, cfg.Process, all, log)
+	err := open(all, log)
 	if err == nil {
 		ready.Store(true)
 		log.Info("ready", "version", version())
@@ -168,11 +168,7 @@ func shutdown(ctx context.Context, fronts []front) error {
 
 // open binds every address first, and only then lets anybody in. Its error
 // names all addresses that cannot be had.
-func open(ctx context.Context, p conf.Process, fronts []front, log *slog.Logger) error {
-	mode, err := p.SocketPermissions()
-	if err != nil {
-		return err
-	}
+func open(fronts []front, log *slog.Logger) error {
 	var errs []error
 	bound := make([][]net.Listener, len(fronts))
 	for i, f := range fronts {
@@ -181,9 +177,9 @@ func open(ctx context.Context, p conf.Process, fronts []front, log *slog.Logger)
 			errs = append(errs, fmt.Errorf("%s: %w", f.protocol, err))
 		}
 		for _, a := range addresses {
-			l, err := listen(ctx, a, fs.FileMode(mode))
+			l, err := adapters.Listen(a)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w (--%s ADDRESS names another, port 0 any free one)", f.protocol, err, f.protocol))
+				errs = append(errs, fmt.Errorf("%s: %w (flag --%s, key %s.listen)", f.protocol, err, f.protocol, f.protocol))
 				continue
 			}
 			bound[i] = append(bound[i], l)
@@ -203,4 +199,12 @@ func open(ctx context.Context, p conf.Process, fronts []front, log *slog.Logger)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// shown is an address as settings and clients write it.
+func shown(a net.Addr) string {
+	if a.Network() == "unix" {
+		return "unix:" + a.String()
+	}
+	return a.String()
 }

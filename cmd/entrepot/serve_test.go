@@ -97,14 +97,15 @@ func TestAddressesInUse(t *testing.T) {
 	free.Close()
 	r := do(t, "", "serve", "--memory", "--mqtt", one, "--stomp", two, "--http", address)
 	for _, want := range []string{
-		"mqtt: " + one + " is in use by another program (--mqtt ADDRESS names another, port 0 any free one)\n",
-		"stomp: " + two + " is in use",
+		"mqtt: listen on " + one + ": another process has this port; end it or choose another port",
+		"(flag --mqtt, key mqtt.listen)\n",
+		"stomp: listen on " + two,
 	} {
 		if r.code != exitFailed || !strings.Contains(r.errors, want) {
 			t.Errorf("code %d, errors %q", r.code, r.errors)
 		}
 	}
-	if strings.Contains(r.errors, "listening") || strings.Contains(r.errors, "ready") {
+	if strings.Contains(r.errors, "msg=") {
 		t.Errorf("errors %q", r.errors)
 	}
 	l, err := net.Listen("tcp", address)
