@@ -110,6 +110,7 @@ func (c *Conn) run() {
 		err = *k
 	}
 	c.Wheel().Stop(&c.alarm)
+	c.Wheel().Stop(&c.probe.alarm)
 	if errors.Is(err, ErrDone) || errors.Is(err, io.EOF) && len(c.rest) == 0 {
 		c.proto.Closed(nil)
 	} else {

@@ -130,6 +130,45 @@ func TestConnSeesAnEndRightAfterData(t *testing.T) {
 	}
 }
 
+// A busy connection does not read until there is nothing; the wheel sees its end.
+func TestConnSeesTheEndOfABusyOne(t *testing.T) {
+	for _, c := range carriers[1:] {
+		for _, reset := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/reset=%v", c.name, reset), func(t *testing.T) {
+				s := newFixture(testConfig(), nil)
+				client, server := c.pair(t)
+				r := s.serve(server)
+				held := make(chan struct{})
+				r.on(func(body string) {
+					if body == "hold" {
+						close(held)
+					}
+				})
+				send(t, client, "in")
+				receive(t, client, "in")
+				for range 2 * busyWakes {
+					send(t, client, "ask")
+					receive(t, client, "told")
+				}
+				send(t, client, "hold")
+				within(t, "Feed", held)
+				// Both come before the reader waits, as one event.
+				send(t, client, "last")
+				if tcp, ok := client.(*net.TCPConn); ok && reset {
+					_ = tcp.SetLinger(0)
+				}
+				_ = client.Close()
+				close(r.release)
+				within(t, "Closed", r.ended)
+				if got := r.seen(); !reset && (got[len(got)-1] != "last" || r.err != nil) {
+					t.Errorf("ends with %q, Closed(%v)", got[len(got)-1], r.err)
+				}
+				s.stop(t)
+			})
+		}
+	}
+}
+
 func TestConnReset(t *testing.T) {
 	s := newFixture(testConfig(), nil)
 	client, server := carriers[1].pair(t)

@@ -14,6 +14,7 @@ const (
 	ownFrame  = 4 << 10 // a frame's beginning of this size has a buffer of its own
 	busyWakes = 8       // wakes in one tick that make a connection busy
 	fairReads = 16      // reads after which others get the processor
+	fewBytes  = 2 << 10 // a busy connection waits after a read of less
 )
 
 // reader is a connection's own input side; nobody else touches it.
@@ -28,6 +29,7 @@ type reader struct {
 	busy  bool
 	wakes int   // in this tick
 	tick  int64 // of the last wake
+	probe probe
 }
 
 func (c *Conn) readAll() error {
@@ -40,17 +42,27 @@ func (c *Conn) readAll() error {
 // readRaw is the reader of sockets. While the socket is quiet the connection
 // holds no buffer: the runtime waits inside Read, between two calls of ready.
 func (c *Conn) readRaw() error {
-	for {
-		if err := c.raw.Read(c.ready); err != nil {
+	for c.err == nil {
+		if err := c.await(); err != nil {
 			return err
-		}
-		if c.err != nil {
-			return c.err
 		}
 		if c.waitForRoom(); c.kicked.Load() != nil {
 			return ErrKicked
 		}
 	}
+	return c.err
+}
+
+// await waits for input and reads until the reader has to stop.
+func (c *Conn) await() error {
+	if end := c.probe.ended.Load(); end != nil {
+		return c.readRest(*end)
+	}
+	err := c.raw.Read(c.ready)
+	if c.probe.ended.Load() != nil { // look's deadline
+		return nil
+	}
+	return err
 }
 
 // waitForRoom waits while too many answers wait for the socket, or until Kick.
@@ -94,8 +106,14 @@ func (c *Conn) readReady(fd uintptr) (stop bool) {
 			c.readEnded(err)
 			continue
 		}
+		last := c.busy && n < fewBytes
+		if last {
+			c.skipRead()
+		}
 		buf, have = c.feed(buf, have+n, lent.b)
-		stop = c.err != nil || c.kicked.Load() != nil || c.Outbox.crowded.Load()
+		if stop = c.err != nil || c.kicked.Load() != nil || c.Outbox.crowded.Load(); last {
+			break
+		}
 		if turn%fairReads == 0 {
 			runtime.Gosched()
 		}

@@ -3,7 +3,9 @@
 package adapters
 
 import (
+	"io"
 	"net"
+	"os"
 	"syscall"
 	"unsafe"
 )
@@ -18,6 +20,22 @@ func readNow(fd uintptr, b []byte) (int, error) {
 		return 0, e
 	}
 	return int(n), nil
+}
+
+// peekNow returns what ended the input, nil when there is more or may be.
+func peekNow(fd uintptr) error {
+	var b [1]byte
+	n, _, e := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1,
+		syscall.MSG_DONTWAIT|syscall.MSG_PEEK, 0, 0)
+	switch {
+	case e == syscall.EAGAIN || e == syscall.EINTR:
+		return nil
+	case e != 0:
+		return os.NewSyscallError("read", e)
+	case n == 0:
+		return io.EOF
+	}
+	return nil
 }
 
 func writeNow(fd uintptr, b []byte) (int, error) {

@@ -13,6 +13,8 @@ func rawOf(net.Conn) syscall.RawConn { return nil }
 
 func readNow(uintptr, []byte) (int, error) { return 0, syscall.EINVAL }
 
+func peekNow(uintptr) error { return nil }
+
 func writeNow(uintptr, []byte) (int, error) { return 0, syscall.EINVAL }
 
 func writeRunsNow(uintptr, []chunk) (int, error) { return 0, syscall.EINVAL }
