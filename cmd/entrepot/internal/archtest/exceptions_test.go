@@ -39,6 +39,15 @@ func exceptions() []exception {
 		{variable, "routing", "dottedFilter", 1, "an alphabet, as canonical"},
 		{variable, "routing", "uriLevels", 1, "an alphabet, as canonical"},
 		{variable, "routing", "pathLevels", 1, "an alphabet, as canonical"},
+		{variable, "routing", "dottedTopics", 1, "a spelling's table, made by a constructor and only read"},
+		{variable, "routing", "dottedFilters", 1, "a spelling's table, as dottedTopics"},
+		{variable, "routing", "uriTopics", 1, "a spelling's table, as dottedTopics"},
+		{variable, "routing", "uriPrefixes", 1, "a spelling's table, as dottedTopics"},
+		{variable, "routing", "uriFilters", 1, "a spelling's table, as dottedTopics"},
+		{branches, "adapters/stomp", "headerIDOf", 30, "a frame switch: header names, one a case"},
+		{branches, "adapters/stomp", "messageHeaderID", 30, "a frame switch: header names, one a case"},
+		{branches, "core", "appendValue", 30, "a codec's switch: value kinds, one a case"},
+		{sleeping, "adapters/relay_test.go", "", 1, "a bench whose publisher, without queues, waits for room"},
 	}
 }
 

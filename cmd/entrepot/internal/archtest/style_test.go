@@ -95,7 +95,7 @@ func (s *source) variables() []*ast.Ident {
 			if n.Name == "_" || len(v.Values) == 0 && (embedded(s.file, v) || s.stateless(v.Type)) {
 				continue
 			}
-			if i >= len(v.Values) || !constant(v.Values[i]) || s.assigns(n.Name) {
+			if i >= len(v.Values) || !s.constant(v.Values[i]) || s.assigns(n.Name) {
 				found = append(found, n)
 			}
 		}
@@ -103,21 +103,62 @@ func (s *source) variables() []*ast.Ident {
 	return found
 }
 
-// constant tells whether a variable's first value is one that need not change.
-func constant(e ast.Expr) bool {
+// constant tells whether a variable's first value is one that need not change:
+// an error, a literal that holds no lock, or what a function of the package
+// returns by value.
+func (s *source) constant(e ast.Expr) bool {
 	switch x := e.(type) {
 	case *ast.CompositeLit:
+		return !strings.HasPrefix(dotted(x.Type), "sync.") && !strings.HasPrefix(dotted(x.Type), "atomic.")
+	case *ast.UnaryExpr:
+		return x.Op != token.AND && s.constant(x.X)
+	case *ast.BinaryExpr:
+		return s.constant(x.X) && s.constant(x.Y)
+	case *ast.Ident, *ast.BasicLit:
+		return true
+	case *ast.CallExpr:
+		return s.constantCall(x)
+	}
+	return false
+}
+
+func (s *source) constantCall(x *ast.CallExpr) bool {
+	switch f := x.Fun.(type) {
+	case *ast.ArrayType: // a conversion
 		return true
 	case *ast.FuncLit:
+		return byValue(f.Type)
+	case *ast.Ident:
+		return s.returnsValue(f.Name)
+	}
+	return slices.Contains([]string{"errors.New", "fmt.Errorf", "regexp.MustCompile", "strings.NewReplacer"}, dotted(x.Fun))
+}
+
+// returnsValue tells whether a function of the file's package is there and
+// returns no pointer.
+func (s *source) returnsValue(name string) bool {
+	all, err := tree()
+	if err != nil {
 		return false
-	case *ast.UnaryExpr:
-		return x.Op != token.AND && constant(x.X)
-	case *ast.CallExpr:
-		if _, conversion := x.Fun.(*ast.ArrayType); conversion {
-			return true
+	}
+	for _, other := range all {
+		for _, f := range other.functions() {
+			if other.pkg == s.pkg && f.Recv == nil && f.Name.Name == name {
+				return byValue(f.Type)
+			}
 		}
-		return slices.Contains([]string{"errors.New", "fmt.Errorf", "regexp.MustCompile", "strings.NewReplacer"}, dotted(x.Fun))
-	case *ast.BasicLit:
+	}
+	return false
+}
+
+// byValue tells whether a function's only result is a value that a table can
+// be: no pointer, map, channel, function or interface that is written out.
+func byValue(f *ast.FuncType) bool {
+	if f.Results.NumFields() != 1 {
+		return false
+	}
+	switch f.Results.List[0].Type.(type) {
+	case *ast.Ident, *ast.ArrayType:
 		return true
 	}
 	return false
