@@ -44,13 +44,22 @@ type QueueGone interface{ QueueGone() }
 // Source yields retained messages one after the other, ok false at the end.
 type Source func() (m *Message, ok bool)
 
-// Op is one step of an Apply: a publish when Message is set, else a settlement
-// of Seq on Consumer.
+// Op is one step of an Apply: a publish when Message is set, a note when Note
+// is, else a settlement of Seq on Consumer.
 type Op struct {
 	Message  *Message
+	Note     *Note
 	Consumer Consumer
 	Seq      uint64
 	Outcome  Outcome
+}
+
+// Note is something that a session's adapter keeps on disk beside the
+// messages, written as one with the other steps of its Apply: the packet ids
+// of QoS 2, for one. A nil Value removes it. Without a store it is nothing.
+type Note struct {
+	Key   []byte
+	Value []byte
 }
 
 // EngineStats are sums over an engine at one moment.

@@ -33,6 +33,9 @@ type Engine struct {
 
 	unroutable atomic.Uint64
 
+	window window
+	disk   *disk // nil: nothing is kept over a restart
+
 	mu        sync.RWMutex
 	router    *routing.Router[*queue]
 	exchanges map[string]*exchange
@@ -51,6 +54,7 @@ func New(log *slog.Logger) *Engine {
 		router:    routing.NewRouter[*queue](),
 		exchanges: map[string]*exchange{},
 		queues:    map[core.QueueKey]*queue{},
+		window:    wholeWindow,
 	}
 	for _, s := range standard() {
 		if err := e.DeclareExchange(context.Background(), s); err != nil {
@@ -67,8 +71,8 @@ func (e *Engine) clock() time.Duration { return time.Since(e.start) }
 // Publish implements core.Engine.
 func (e *Engine) Publish(b *core.Batch, m *core.Message, done core.Done) {
 	r, err := e.route(m)
-	if err == nil && r.refuses {
-		e.Apply(b, []core.Op{{Message: m}}, done)
+	if err == nil && (r.refuses || e.disk != nil && m.Guarantee >= core.Durable) {
+		e.publishKept(b, m, r, done)
 		return
 	}
 	routed := false
@@ -83,6 +87,19 @@ func (e *Engine) Publish(b *core.Batch, m *core.Message, done core.Done) {
 	if done != nil {
 		done(routed, err)
 	}
+}
+
+// publishKept is for messages that a queue may refuse or keeps on disk.
+func (e *Engine) publishKept(b *core.Batch, m *core.Message, r *route, done core.Done) {
+	if len(r.targets) == 1 && !r.refuses && r.targets[0].queue.keeps(m, r.targets[0]) {
+		if err := e.disk.ready(r.targets[0].queue); err != nil {
+			finish(done, false, err)
+			return
+		}
+		r.targets[0].queue.putStored(b, m, r.targets[0], done)
+		return
+	}
+	e.Apply(b, []core.Op{{Message: m}}, done)
 }
 
 // find returns a queue that the session may touch.
@@ -102,6 +119,15 @@ func (e *Engine) findLocked(k core.QueueKey, by core.SessionID) (*queue, error) 
 
 // DeclareQueue implements core.Engine.
 func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueInfo, error) {
+	info, kept, err := e.declare(s)
+	if err == nil {
+		err = kept.wait()
+	}
+	return info, err
+}
+
+// declare makes the queue; what it wrote has to be waited for.
+func (e *Engine) declare(s core.QueueSpec) (core.QueueInfo, write, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	q, err := e.findLocked(s.Key, s.By)
@@ -110,22 +136,24 @@ func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueIn
 			err = fmt.Errorf("%v: %w", s.Key, core.ErrConflict)
 		}
 		if err != nil {
-			return core.QueueInfo{}, err
+			return core.QueueInfo{}, nil, err
 		}
+		q.adopt(s.Drops)
 		q.used()
-		return q.info(), nil
+		return q.info(), nil, nil
 	}
 	if s.Passive {
-		return core.QueueInfo{}, err
+		return core.QueueInfo{}, nil, err
 	}
 	if err := supported(s.Args); err != nil {
-		return core.QueueInfo{}, fmt.Errorf("%v: %w", s.Key, err)
+		return core.QueueInfo{}, nil, fmt.Errorf("%v: %w", s.Key, err)
 	}
 	q = newQueue(e, s)
+	w := e.disk.addQueue(q)
 	e.queues[s.Key] = q
 	e.named(s.Key)
 	q.used()
-	return core.QueueInfo{Key: s.Key}, nil
+	return core.QueueInfo{Key: s.Key}, w, nil
 }
 
 // named forgets the default exchange's route to a queue that came or went.
@@ -192,7 +220,8 @@ func (e *Engine) remove(q *queue, o closing) (int, error) {
 		return 0, err
 	}
 	delete(e.queues, q.spec.Key)
-	for _, rb := range e.router.RemoveQueue(q) {
+	gone := e.router.RemoveQueue(q)
+	for _, rb := range gone {
 		e.bindings--
 		if kind, ok := e.router.Kind(rb.Source); ok {
 			e.gens.change(kind, rb.Filter)
@@ -200,8 +229,10 @@ func (e *Engine) remove(q *queue, o closing) (int, error) {
 		}
 	}
 	e.named(q.spec.Key)
+	w := e.disk.dropQueue(q, gone)
 	e.mu.Unlock()
-	return q.end(), nil
+	n := q.end()
+	return n, w.wait()
 }
 
 // PurgeQueue implements core.Engine.
@@ -211,7 +242,7 @@ func (e *Engine) PurgeQueue(_ context.Context, k core.QueueKey, by core.SessionI
 		return 0, err
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	return q.purge(), nil
 }
 

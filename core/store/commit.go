@@ -26,7 +26,7 @@ func (s *Store) Commit(b *Batch, sync bool, done func(error)) {
 	if err := s.state(); err != nil {
 		s.mu.Unlock()
 		if done != nil {
-			done(err)
+			go done(err)
 		}
 		return
 	}

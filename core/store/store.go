@@ -61,6 +61,8 @@ type Store struct {
 
 	db     atomic.Pointer[handle] // nil while failed
 	damage damage
+	reads  sync.RWMutex // held shared while the handle is read, alone by Close
+	shut   bool         // under reads
 
 	mu       sync.Mutex
 	wake     *sync.Cond
@@ -210,6 +212,9 @@ func (s *Store) Close() error {
 	}
 	failed := s.failed != nil
 	s.mu.Unlock()
+	s.reads.Lock()
+	s.shut = true
+	s.reads.Unlock()
 	var err error
 	if !failed {
 		err = s.db.Load().db.Close()
