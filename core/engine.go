@@ -7,6 +7,10 @@ import "context"
 // exclusive queues by the engine (the By fields). All methods may be called
 // from any goroutine. core/enginetest is its contract in tests.
 //
+// What is durable of declares, binds and deletes is on its way to the disk when
+// they return, in their order; Broker waits for the sync. Durable messages are
+// on the disk when their Done is called.
+//
 // Receivers and Done are called with no lock held that another method takes;
 // a Source is called under its queue's lock and calls nothing back.
 type Engine interface {
@@ -34,6 +38,12 @@ type Engine interface {
 	// Apply does all of ops or none.
 	Apply(b *Batch, ops []Op, done Done)
 	Stats() EngineStats
+}
+
+// Lister is implemented by engines that can tell their queues.
+type Lister interface {
+	// EachQueue calls f for every queue; owner is 0 unless it is exclusive.
+	EachQueue(f func(k QueueKey, owner SessionID))
 }
 
 // QueueGone is implemented by receivers that want to know when their queue

@@ -221,6 +221,9 @@ func crashRound(t *testing.T, seed uint64, noSync bool) string {
 		w := openCrashWorld(t, rng, d, noSync)
 		if life == 0 {
 			w.declare()
+			if err := w.store.Sync(); err != nil {
+				t.Fatal(err)
+			}
 		} else if fault := w.check(sent, confirmed, acked, ackedSynced); fault != "" {
 			return fmt.Sprintf("life %d: %s", life, fault)
 		}

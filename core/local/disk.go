@@ -23,18 +23,6 @@ type disk struct {
 	next  uint32 // the next queue's number
 }
 
-// write is a change on its way to the disk; nil when there is nothing to wait
-// for.
-type write chan error
-
-// wait returns when the change is on the disk.
-func (w write) wait() error {
-	if w == nil {
-		return nil
-	}
-	return storeError(<-w)
-}
-
 // storeError says in core's terms that the disk did not take something.
 func storeError(err error) error {
 	if err == nil {
@@ -43,11 +31,9 @@ func storeError(err error) error {
 	return fmt.Errorf("disk: %w: %w", core.ErrFull, err)
 }
 
-func (d *disk) commit(b *store.Batch) write {
-	w := make(write, 1)
-	d.store.Commit(b, true, func(err error) { w <- err })
-	return w
-}
+// commit writes a change of the topology in its order; Session waits for the
+// sync, after all locks.
+func (d *disk) commit(b *store.Batch) { d.store.Commit(b, false, nil) }
 
 // ready refuses durable messages while the store or the queue's data is out
 // of order.
@@ -103,58 +89,58 @@ func (s space) key(kind byte, rest ...string) []byte {
 func (s space) queue(k core.QueueKey) []byte { return s.key(keyQueue, string(rune(k.Kind)), k.Name) }
 
 // addQueue gives a new queue its part of the store, and keeps it if durable.
-func (d *disk) addQueue(q *queue) write {
+func (d *disk) addQueue(q *queue) {
 	if d == nil {
-		return nil
+		return
 	}
 	d.next++
 	q.shelf.spool = &spool{store: d.store, space: d.space, queue: d.next, boot: d.boot}
 	q.lastSeq = d.boot << seqBits
 	if !q.spec.Durable {
-		return nil
+		return
 	}
 	var b store.Batch
 	b.Set(d.space.queue(q.spec.Key), record(queueRecord{
 		Number: d.next, Exclusive: q.spec.Exclusive, AutoDelete: q.spec.AutoDelete, By: q.spec.By,
 		Args: core.AppendHeaders(nil, q.spec.Args.Headers()),
 	}))
-	return d.commit(&b)
+	d.commit(&b)
 }
 
 // dropQueue forgets a queue and its bindings; its messages go in queue.end.
-func (d *disk) dropQueue(q *queue, bindings []routing.Binding[*queue]) write {
+func (d *disk) dropQueue(q *queue, bindings []routing.Binding[*queue]) {
 	if d == nil || !q.spec.Durable {
-		return nil
+		return
 	}
 	var b store.Batch
 	b.Delete(d.space.queue(q.spec.Key))
 	for i := range bindings {
 		b.Delete(d.space.binding(&bindings[i]))
 	}
-	return d.commit(&b)
+	d.commit(&b)
 }
 
-func (d *disk) addExchange(s core.ExchangeSpec) write {
+func (d *disk) addExchange(s core.ExchangeSpec) {
 	if d == nil || !s.Durable {
-		return nil
+		return
 	}
 	var b store.Batch
 	b.Set(d.space.key(keyExchange, s.Name), record(exchangeRecord{
 		Kind: s.Kind.String(), Alternate: s.Alternate, AutoDelete: s.AutoDelete, Internal: s.Internal}))
-	return d.commit(&b)
+	d.commit(&b)
 }
 
 // dropExchange forgets an exchange and the bindings at both its sides.
-func (d *disk) dropExchange(s core.ExchangeSpec, bindings []routing.Binding[*queue]) write {
+func (d *disk) dropExchange(s core.ExchangeSpec, bindings []routing.Binding[*queue]) {
 	if d == nil || !s.Durable {
-		return nil
+		return
 	}
 	var b store.Batch
 	b.Delete(d.space.key(keyExchange, s.Name))
 	for i := range bindings {
 		b.Delete(d.space.binding(&bindings[i]))
 	}
-	return d.commit(&b)
+	d.commit(&b)
 }
 
 // binding is a binding's key: a digest of what tells it from others.
@@ -182,9 +168,9 @@ func (e *Engine) lasts(b *routing.Binding[*queue]) bool {
 }
 
 // addBinding keeps a binding. With mu held.
-func (e *Engine) addBinding(b *routing.Binding[*queue], atMostOnce bool) write {
+func (e *Engine) addBinding(b *routing.Binding[*queue], atMostOnce bool) {
 	if !e.lasts(b) {
-		return nil
+		return
 	}
 	r := bindingRecord{Source: b.Source, Exchange: b.Exchange, Filter: b.Filter.String(),
 		Dollars: b.Filter.Dollars(), AtMostOnce: atMostOnce}
@@ -196,17 +182,17 @@ func (e *Engine) addBinding(b *routing.Binding[*queue], atMostOnce bool) write {
 	}
 	var batch store.Batch
 	batch.Set(e.disk.space.binding(b), record(r))
-	return e.disk.commit(&batch)
+	e.disk.commit(&batch)
 }
 
 // dropBinding forgets a binding. With mu held.
-func (e *Engine) dropBinding(b *routing.Binding[*queue]) write {
+func (e *Engine) dropBinding(b *routing.Binding[*queue]) {
 	if !e.lasts(b) {
-		return nil
+		return
 	}
 	var batch store.Batch
 	batch.Delete(e.disk.space.binding(b))
-	return e.disk.commit(&batch)
+	e.disk.commit(&batch)
 }
 
 // newBoot counts the openings of the realm, so that what an older one spilled
@@ -223,5 +209,6 @@ func (d *disk) newBoot() error {
 	d.boot++
 	var b store.Batch
 	b.Set(k, binary.BigEndian.AppendUint64(nil, d.boot))
-	return d.commit(&b).wait()
+	d.commit(&b)
+	return storeError(d.store.Sync())
 }

@@ -119,15 +119,6 @@ func (e *Engine) findLocked(k core.QueueKey, by core.SessionID) (*queue, error) 
 
 // DeclareQueue implements core.Engine.
 func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueInfo, error) {
-	info, kept, err := e.declare(s)
-	if err == nil {
-		err = kept.wait()
-	}
-	return info, err
-}
-
-// declare makes the queue; what it wrote has to be waited for.
-func (e *Engine) declare(s core.QueueSpec) (core.QueueInfo, write, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	q, err := e.findLocked(s.Key, s.By)
@@ -136,24 +127,24 @@ func (e *Engine) declare(s core.QueueSpec) (core.QueueInfo, write, error) {
 			err = fmt.Errorf("%v: %w", s.Key, core.ErrConflict)
 		}
 		if err != nil {
-			return core.QueueInfo{}, nil, err
+			return core.QueueInfo{}, err
 		}
 		q.adopt(s.Drops)
 		q.used()
-		return q.info(), nil, nil
+		return q.info(), nil
 	}
 	if s.Passive {
-		return core.QueueInfo{}, nil, err
+		return core.QueueInfo{}, err
 	}
 	if err := supported(s.Args); err != nil {
-		return core.QueueInfo{}, nil, fmt.Errorf("%v: %w", s.Key, err)
+		return core.QueueInfo{}, fmt.Errorf("%v: %w", s.Key, err)
 	}
 	q = newQueue(e, s)
-	w := e.disk.addQueue(q)
+	e.disk.addQueue(q)
 	e.queues[s.Key] = q
 	e.named(s.Key)
 	q.used()
-	return core.QueueInfo{Key: s.Key}, w, nil
+	return core.QueueInfo{Key: s.Key}, nil
 }
 
 // named forgets the default exchange's route to a queue that came or went.
@@ -229,10 +220,9 @@ func (e *Engine) remove(q *queue, o closing) (int, error) {
 		}
 	}
 	e.named(q.spec.Key)
-	w := e.disk.dropQueue(q, gone)
+	e.disk.dropQueue(q, gone)
 	e.mu.Unlock()
-	n := q.end()
-	return n, w.wait()
+	return q.end(), nil
 }
 
 // PurgeQueue implements core.Engine.
@@ -254,6 +244,23 @@ func (e *Engine) Replay(_ context.Context, s core.BindSpec, src core.Source) err
 	}
 	q.replay(&s, src)
 	return nil
+}
+
+// EachQueue implements core.Lister.
+func (e *Engine) EachQueue(f func(core.QueueKey, core.SessionID)) {
+	e.mu.RLock()
+	specs := make([]core.QueueSpec, 0, len(e.queues))
+	for _, q := range e.queues {
+		specs = append(specs, q.spec)
+	}
+	e.mu.RUnlock()
+	for i := range specs {
+		owner := specs[i].By
+		if !specs[i].Exclusive {
+			owner = 0
+		}
+		f(specs[i].Key, owner)
+	}
 }
 
 // Stats implements core.Engine.

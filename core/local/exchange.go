@@ -45,14 +45,6 @@ func standard() []core.ExchangeSpec {
 
 // DeclareExchange implements core.Engine.
 func (e *Engine) DeclareExchange(_ context.Context, s core.ExchangeSpec) error {
-	kept, err := e.declareExchange(s)
-	if err != nil {
-		return err
-	}
-	return kept.wait()
-}
-
-func (e *Engine) declareExchange(s core.ExchangeSpec) (write, error) {
 	passive := s.Passive
 	s.Passive = false
 	e.mu.Lock()
@@ -60,46 +52,40 @@ func (e *Engine) declareExchange(s core.ExchangeSpec) (write, error) {
 	have := e.exchanges[s.Name]
 	switch {
 	case have == nil && passive:
-		return nil, fmt.Errorf("exchange %q: %w", s.Name, core.ErrNotFound)
+		return fmt.Errorf("exchange %q: %w", s.Name, core.ErrNotFound)
 	case passive || have != nil && have.spec == s:
-		return nil, nil
+		return nil
 	case have != nil:
-		return nil, fmt.Errorf("exchange %q (%s): %w", s.Name, have.spec.Kind, core.ErrConflict)
+		return fmt.Errorf("exchange %q (%s): %w", s.Name, have.spec.Kind, core.ErrConflict)
 	}
 	if err := e.router.Declare(s.Name, s.Kind, s.Alternate); err != nil {
-		return nil, fmt.Errorf("exchange %q: %w: %w", s.Name, core.ErrInvalid, err)
+		return fmt.Errorf("exchange %q: %w: %w", s.Name, core.ErrInvalid, err)
 	}
 	e.exchanges[s.Name] = newExchange(s)
 	e.gens.all.Add(1)
-	return e.disk.addExchange(s), nil
+	e.disk.addExchange(s)
+	return nil
 }
 
 // DeleteExchange implements core.Engine.
 func (e *Engine) DeleteExchange(_ context.Context, name string, ifUnused bool) error {
-	kept, err := e.deleteExchange(name, ifUnused)
-	if err != nil {
-		return err
-	}
-	return kept.wait()
-}
-
-func (e *Engine) deleteExchange(name string, ifUnused bool) (write, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.exchanges[name] == nil {
-		return nil, fmt.Errorf("exchange %q: %w", name, core.ErrNotFound)
+		return fmt.Errorf("exchange %q: %w", name, core.ErrNotFound)
 	}
 	if ifUnused && e.router.InUse(name) {
-		return nil, fmt.Errorf("exchange %q: %w", name, core.ErrInUse)
+		return fmt.Errorf("exchange %q: %w", name, core.ErrInUse)
 	}
-	return e.dropExchange(name), nil
+	e.dropExchange(name)
+	return nil
 }
 
 // dropExchange takes an exchange out with its bindings on both sides, and
 // then auto-delete exchanges that fed nothing else. With mu held.
-func (e *Engine) dropExchange(name string) write {
+func (e *Engine) dropExchange(name string) {
 	x := e.exchanges[name]
-	kept := e.forgetExchange(x)
+	e.forgetExchange(x)
 	for _, b := range e.router.Bindings(name) {
 		e.bindings--
 		if b.Exchange != "" {
@@ -115,13 +101,12 @@ func (e *Engine) dropExchange(name string) write {
 	for source := range x.fedBy {
 		e.unused(source)
 	}
-	return kept
 }
 
 // forgetExchange takes an exchange and its bindings at both sides off the disk.
-func (e *Engine) forgetExchange(x *exchange) write {
+func (e *Engine) forgetExchange(x *exchange) {
 	if e.disk == nil || !x.spec.Durable {
-		return nil
+		return
 	}
 	all := e.router.Bindings(x.spec.Name)
 	for source := range x.fedBy {
@@ -131,31 +116,23 @@ func (e *Engine) forgetExchange(x *exchange) write {
 			}
 		}
 	}
-	return e.disk.dropExchange(x.spec, all)
+	e.disk.dropExchange(x.spec, all)
 }
 
 // Bind implements core.Engine.
 func (e *Engine) Bind(_ context.Context, s core.BindSpec) (bool, error) {
-	added, kept, err := e.bind(&s)
-	if err == nil {
-		err = kept.wait()
-	}
-	return added, err
-}
-
-func (e *Engine) bind(s *core.BindSpec) (added bool, kept write, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	rb, kind, err := e.binding(s)
+	rb, kind, err := e.binding(&s)
 	if err != nil {
-		return false, nil, err
+		return false, err
 	}
 	if s.Exchange == "" {
-		rb.Value = newTarget(rb.Queue, s)
+		rb.Value = newTarget(rb.Queue, &s)
 	}
-	added, err = e.router.Bind(rb)
+	added, err := e.router.Bind(rb)
 	if err != nil {
-		return false, nil, fmt.Errorf("binding of exchange %q: %w: %w", s.Source, core.ErrInvalid, err)
+		return false, fmt.Errorf("binding of exchange %q: %w: %w", s.Source, core.ErrInvalid, err)
 	}
 	if added {
 		e.bindings++
@@ -164,40 +141,38 @@ func (e *Engine) bind(s *core.BindSpec) (added bool, kept write, err error) {
 		}
 	}
 	e.gens.change(kind, rb.Filter)
-	return added, e.addBinding(&rb, s.AtMostOnce), nil
+	e.addBinding(&rb, s.AtMostOnce)
+	return added, nil
 }
 
 // Unbind implements core.Engine.
 func (e *Engine) Unbind(_ context.Context, s core.BindSpec) error {
-	q, kept, err := e.unbind(&s)
-	if err != nil {
-		return err
-	}
-	if q != nil {
+	q, err := e.unbind(&s)
+	if q != nil && err == nil {
 		q.unbound(&s)
 	}
-	return kept.wait()
+	return err
 }
 
 // unbind returns the queue that the binding led to.
-func (e *Engine) unbind(s *core.BindSpec) (*queue, write, error) {
+func (e *Engine) unbind(s *core.BindSpec) (*queue, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	rb, kind, err := e.binding(s)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !e.router.Unbind(rb) {
-		return nil, nil, fmt.Errorf("binding %q of exchange %q: %w", s.Filter, s.Source, core.ErrNotFound)
+		return nil, fmt.Errorf("binding %q of exchange %q: %w", s.Filter, s.Source, core.ErrNotFound)
 	}
 	e.bindings--
 	if s.Exchange != "" {
 		e.exchanges[s.Exchange].feed(s.Source, -1)
 	}
 	e.gens.change(kind, rb.Filter)
-	kept := e.dropBinding(&rb)
+	e.dropBinding(&rb)
 	e.unused(s.Source)
-	return rb.Queue, kept, nil
+	return rb.Queue, nil
 }
 
 // unused deletes an auto-delete exchange that lost its last binding. With mu held.

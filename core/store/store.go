@@ -69,6 +69,7 @@ type Store struct {
 	waiting  []*group // not yet taken by the committer
 	inFlight []*group
 	free     []*group
+	unsynced bool // something was committed without a sync after it
 	failed   error
 	closed   bool
 	running  bool // the committer; a failure may leave it behind
