@@ -249,17 +249,16 @@ func (e *Engine) Replay(_ context.Context, s core.BindSpec, src core.Source) err
 // EachQueue implements core.Lister.
 func (e *Engine) EachQueue(f func(core.QueueKey, core.SessionID)) {
 	e.mu.RLock()
-	specs := make([]core.QueueSpec, 0, len(e.queues))
-	for _, q := range e.queues {
-		specs = append(specs, q.spec)
+	owners := make(map[core.QueueKey]core.SessionID, len(e.queues))
+	for k, q := range e.queues {
+		owners[k] = 0
+		if q.spec.Exclusive {
+			owners[k] = q.spec.By
+		}
 	}
 	e.mu.RUnlock()
-	for i := range specs {
-		owner := specs[i].By
-		if !specs[i].Exclusive {
-			owner = 0
-		}
-		f(specs[i].Key, owner)
+	for k, owner := range owners {
+		f(k, owner)
 	}
 }
 
