@@ -41,8 +41,12 @@ func DefaultConfig() Config {
 // Validate returns an error for a setting that makes no sense.
 func (c Config) Validate() error {
 	switch {
-	case c.MaxConnections < 0 || c.MaxPerPeer < 0 || c.MaxPending < 1:
-		return fmt.Errorf("limits of connections: not negative, max_pending at least 1")
+	case c.MaxConnections < 0:
+		return fmt.Errorf("max_connections %d: not negative", c.MaxConnections)
+	case c.MaxPerPeer < 0:
+		return fmt.Errorf("max_per_peer %d: not negative", c.MaxPerPeer)
+	case c.MaxPending < 1:
+		return fmt.Errorf("max_pending %d: at least 1", c.MaxPending)
 	case c.LoginTimeout < 100*time.Millisecond:
 		return fmt.Errorf("login_timeout %v: at least 100ms", c.LoginTimeout)
 	case c.LoginBytes < 1024:

@@ -70,9 +70,11 @@ func (c *Conn) OnRoom(f func(*core.Batch)) { c.Outbox.onRoom(f) }
 // Closed returns.
 func (c *Conn) Wheel() *Wheel { return c.server.wheel }
 
-// LoggedIn ends the limits that hold before log-in. Frames may be of up to
-// maxFrame bytes from now on; the client must be heard once in every quiet, 0
-// for no limit. Called from Feed, again when the limits change.
+// LoggedIn ends the limits that hold before log-in. No more than maxFrame bytes
+// are kept of a frame that is not whole yet (one of up to 64 KiB may be larger
+// and come at once: the protocol checks what a header claims); the client must
+// be heard once in every quiet, 0 for no limit. Called from Feed, again when
+// the limits change.
 func (c *Conn) LoggedIn(maxFrame int, quiet time.Duration) {
 	if !c.loggedIn {
 		c.loggedIn = true

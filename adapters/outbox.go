@@ -122,7 +122,7 @@ func (o *Outbox) seal() {
 	o.cur, o.cut = nil, 0
 }
 
-// Cancel unlocks after a Begin without adding anything.
+// Cancel unlocks after a Begin; nothing is added.
 func (o *Outbox) Cancel() {
 	o.dropEmpty()
 	o.mu.Unlock()
@@ -139,6 +139,10 @@ func (o *Outbox) dropEmpty() {
 // End takes the buffer back, with what was appended, unlocks, and sees to it
 // that b writes it out; with a nil b it is written now.
 func (o *Outbox) End(b *core.Batch, buf []byte) {
+	if o.deaf() {
+		o.Cancel()
+		return
+	}
 	n := len(buf) - len(o.cur.b)
 	o.cur.b = buf
 	o.added(b, n)
@@ -152,6 +156,10 @@ func (o *Outbox) EndLarge(b *core.Batch, buf, payload, tail []byte) {
 		o.End(b, append(append(buf, payload...), tail...))
 		return
 	}
+	if o.deaf() {
+		o.Cancel()
+		return
+	}
 	n := len(buf) - len(o.cur.b) + len(payload) + len(tail)
 	o.chunks = append(o.chunks, chunk{buf[o.cut:], nil}, chunk{payload, nil})
 	o.cut = len(buf)
@@ -161,11 +169,6 @@ func (o *Outbox) EndLarge(b *core.Batch, buf, payload, tail []byte) {
 
 // added counts n new bytes and unlocks.
 func (o *Outbox) added(b *core.Batch, n int) {
-	if o.deaf() {
-		o.discard()
-		o.mu.Unlock()
-		return
-	}
 	if n == 0 {
 		o.Cancel()
 		return

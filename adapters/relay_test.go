@@ -92,7 +92,8 @@ func (p *relayConn) take(body []byte) error {
 	}
 	r := p.relay.receivers[body[0]]
 	if r == nil {
-		return errFrame
+		p.answer()
+		return nil
 	}
 	r.deliver(&p.batch, body)
 	return nil
@@ -109,9 +110,26 @@ func (p *relayConn) logIn(body []byte) error {
 		r.last = max(r.last, p.seat+1)
 		r.mu.Unlock()
 	}
+	p.answer()
+	return nil
+}
+
+func (p *relayConn) answer() {
+	deep(10)
 	o := p.conn.Outbox
 	o.End(&p.batch, append(o.BeginAnswer(), 0, 1, 'k'))
-	return nil
+}
+
+// deep uses about 4 KiB of stack, as handling a CONNECT or SUBSCRIBE does.
+//
+//go:noinline
+func deep(n int) byte {
+	var room [400]byte
+	room[n] = byte(n)
+	if n == 0 {
+		return room[0]
+	}
+	return deep(n-1) + room[n/2]
 }
 
 func (p *relayConn) deliver(b *core.Batch, body []byte) {
@@ -172,6 +190,7 @@ func (r *plainRelay) conn(c net.Conn) {
 		switch body := frame[2:]; {
 		case !logged:
 			logged = true
+			deep(10)
 			if body[0] == 'S' {
 				r.mu.Lock()
 				r.receivers[body[1]] = me
@@ -184,7 +203,13 @@ func (r *plainRelay) conn(c net.Conn) {
 				dirty = to.write(dirty, frame)
 			}
 		default:
-			dirty = r.receivers[body[0]].write(dirty, frame)
+			to := r.receivers[body[0]]
+			if to == nil {
+				deep(10)
+				dirty = me.write(dirty, []byte{0, 1, 'k'})
+				break
+			}
+			dirty = to.write(dirty, frame)
 		}
 		_, _ = in.Discard(n)
 		if in.Buffered() == 0 {
@@ -430,4 +455,46 @@ func relayLoad(b *testing.B, kind string, pubs, subs, batch, copies int) {
 	b.StopTimer()
 	used := child.used(b) - before
 	b.ReportMetric(float64(used.Nanoseconds())/float64(total), "cpu-ns/op")
+}
+
+// BenchmarkIdle reports what a connection costs the relay's process that logged
+// in, was heard once more, and is silent.
+func BenchmarkIdle(b *testing.B) {
+	for _, kind := range []string{"adapters", "plain"} {
+		b.Run(kind, func(b *testing.B) {
+			const n = 5000
+			for b.Loop() {
+				child := startRelay(b, kind)
+				before := child.resident(b)
+				conns := make([]net.Conn, n)
+				for i := range conns {
+					conns[i] = relayDial(b, child.addr, "S\xfe")
+				}
+				for _, c := range conns {
+					if _, err := c.Write([]byte{0, 1, 0xfd}); err != nil { // to nobody: an answer
+						b.Fatal(err)
+					}
+					if _, err := io.ReadFull(c, make([]byte, 3)); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(child.resident(b)-before)/n, "resident-B/conn")
+				for _, c := range conns {
+					_ = c.Close()
+				}
+			}
+		})
+	}
+}
+
+func (c *relayChild) resident(tb testing.TB) int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", c.cmd.Process.Pid))
+	if err != nil {
+		tb.Skip(err)
+	}
+	var size, resident int
+	if _, err := fmt.Sscan(string(b), &size, &resident); err != nil {
+		tb.Fatal(err)
+	}
+	return resident * os.Getpagesize()
 }

@@ -59,3 +59,6 @@ func rawOf(c net.Conn) syscall.RawConn {
 	}
 	return raw
 }
+
+// restrict sets the mode that a unix socket's file gets at bind.
+func restrict(fd uintptr) { _ = syscall.Fchmod(int(fd), unixMode) }

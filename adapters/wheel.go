@@ -92,7 +92,9 @@ func (w *Wheel) Stop(a *Alarm) {
 // Heard starts the time-out anew. Cheap; from any goroutine.
 func (a *Alarm) Heard() {
 	if w := a.wheel.Load(); w != nil {
-		a.heard.Store(w.now.Load())
+		if now := w.now.Load(); now != a.heard.Load() {
+			a.heard.Store(now)
+		}
 	}
 }
 

@@ -268,6 +268,9 @@ func (r *record) clear() {
 	}
 	r.broker.groups.releaseAll(ctx, r)
 	r.forget()
+	if e, ok := r.state.(SessionEnded); ok {
+		e.SessionEnded()
+	}
 	r.state = nil
 }
 

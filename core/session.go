@@ -97,7 +97,12 @@ func (s *Session) State() any {
 	return s.rec.state
 }
 
-// SetState keeps the adapter's own state with the client session.
+// SessionEnded is implemented by a state that wants to know when its client
+// session ended. It must not block or call back.
+type SessionEnded interface{ SessionEnded() }
+
+// SetState keeps the adapter's own state with the client session; see
+// SessionEnded.
 func (s *Session) SetState(v any) {
 	s.rec.mu.Lock()
 	defer s.rec.mu.Unlock()

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"maps"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -27,6 +28,24 @@ func TestDictShrinks(t *testing.T) {
 	if d.m != nil || d.peak != 0 {
 		t.Error("an empty dict holds room")
 	}
+}
+
+// What a dict held at most is not what it holds on to.
+func TestDictMemory(t *testing.T) {
+	const n = 200_000
+	before := int64(heap())
+	var d dict[int, [4]int]
+	for i := range n {
+		d.put(i, [4]int{})
+	}
+	full := int64(heap()) - before
+	for i := range n - 100 {
+		d.remove(i)
+	}
+	if left := int64(heap()) - before; left > full/50 || len(d.m) != 100 {
+		t.Errorf("%d of %d bytes are held for %d entries", left, full, len(d.m))
+	}
+	runtime.KeepAlive(&d)
 }
 
 // A bag is a set, below and above the size at which it gets an index.

@@ -25,7 +25,7 @@ type acks struct {
 	held   bool
 	inUse  bool        // by the reader alone: something was published that is confirmed
 	failed atomic.Bool // before MQTT 5 a refusal ends the connection
-	why    *fault      // set before failed
+	why    fault       // set before failed
 }
 
 type ack struct {
@@ -138,7 +138,7 @@ func (c *conn) encode(k *ack) {
 		}
 	}
 	text := k.text
-	if !c.tells || k.code < unspecified || len(text)+16 > int(c.maxOut) {
+	if !c.tells || k.code < unspecified || k.code == notAuthorized || len(text)+16 > int(c.maxOut) {
 		text = ""
 	}
 	a.out = appendAck(a.out, k.first, c.version, k.id, k.code, text)
@@ -147,7 +147,7 @@ func (c *conn) encode(k *ack) {
 // refused ends a connection whose version has no answer for a refusal.
 func (c *conn) refused(k *ack) {
 	if !c.acks.failed.Load() {
-		c.acks.why = &fault{k.code, k.text}
+		c.acks.why = fault{k.code, k.text}
 		c.acks.failed.Store(true)
 		c.net.Kick(c.acks.why)
 	}

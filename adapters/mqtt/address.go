@@ -17,7 +17,7 @@ const (
 )
 
 // parseAddress reads where a client publishes to, from a topic name. Errors:
-// *fault for what is no topic name, *refusal for one that is not served.
+// fault for what is no topic name, *refusal for one that is not served.
 func parseAddress(text string) (core.Address, error) {
 	t, err := routing.MQTT.ParseTopic(text)
 	if err != nil {
@@ -46,6 +46,23 @@ func parseAddress(text string) (core.Address, error) {
 		return core.Address{}, refuse(implementation, "delayed messages are not supported yet")
 	}
 	return core.Address{Exchange: core.TopicExchange, Topic: t}, nil
+}
+
+// errReserved refuses topics that clients cannot publish to.
+var errReserved error = reserved{}
+
+type reserved struct{}
+
+func (reserved) Error() string { return "topics that start with $ are the broker's own" }
+func (reserved) Unwrap() error { return core.ErrNotAllowed }
+
+// publishAddress is parseAddress without the topics that are the broker's own.
+func publishAddress(text string) (core.Address, error) {
+	a, err := parseAddress(text)
+	if err == nil && a.Exchange == core.TopicExchange && a.Topic.Dollar() {
+		err = errReserved
+	}
+	return a, err
 }
 
 // topicError sorts what is no topic name (the connection ends) from what is
@@ -110,7 +127,7 @@ type subscription struct {
 	asPublished bool
 }
 
-// parseFilter reads what a client subscribes to. Errors: *fault for what is no
+// parseFilter reads what a client subscribes to. Errors: fault for what is no
 // topic filter, *refusal for one that is not served.
 func parseFilter(text string) (subscription, error) {
 	if !strings.HasPrefix(text, "$") {

@@ -13,12 +13,12 @@ import (
 // says. Nothing is allocated for what a length claims.
 
 var (
-	errShort    = &fault{malformed, "packet ends too early"}
-	errSurplus  = &fault{malformed, "bytes after the end of the packet"}
-	errFlags    = &fault{malformed, "reserved bits of the fixed header"}
-	errPacketID = &fault{protocolError, "packet identifier 0"}
-	errUTF8     = &fault{malformed, "string is not UTF-8 without NUL and U+FFFF"}
-	errVarint   = &fault{malformed, "variable byte integer"}
+	errShort    = fault{malformed, "packet ends too early"}
+	errSurplus  = fault{malformed, "bytes after the end of the packet"}
+	errFlags    = fault{malformed, "reserved bits of the fixed header"}
+	errPacketID = fault{protocolError, "packet identifier 0"}
+	errUTF8     = fault{malformed, "string is not UTF-8 without NUL and U+FFFF"}
+	errVarint   = fault{malformed, "variable byte integer"}
 )
 
 // takeUint16 cuts two bytes off.

@@ -56,7 +56,7 @@ func DefaultConfig() Config {
 		Listen:            []string{"127.0.0.1:1883"},
 		Limits:            adapters.DefaultConfig(),
 		MaxPacket:         16 << 20,
-		ReceiveMaximum:    1024,
+		ReceiveMaximum:    256,
 		MaxInFlight:       1024,
 		TopicAliasMaximum: 64,
 		MaxQoS:            2,

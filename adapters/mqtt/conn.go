@@ -293,7 +293,7 @@ func (c *conn) Closed(err error) {
 
 // endReason is what the client is told of an error that ends its connection.
 func endReason(err error) (reason, string) {
-	f, ok := errors.AsType[*fault](err)
+	f, ok := errors.AsType[fault](err)
 	switch {
 	case ok:
 		return f.code, f.text

@@ -59,9 +59,9 @@ func protocolLevel(b []byte) (level byte, err error) {
 // turnAway answers CONNACK with what was wrong, where the version has a code
 // for it, and ends the connection.
 func (c *conn) turnAway(level byte, why error) error {
-	f, ok := errors.AsType[*fault](why)
+	f, ok := errors.AsType[fault](why)
 	if !ok {
-		f = &fault{publishReason(why), why.Error()}
+		f = fault{publishReason(why), why.Error()}
 	}
 	c.version = level
 	p := &packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Connack}}
@@ -90,7 +90,7 @@ func (c *conn) hello(p *packets.Packet, will *brought) (h core.Hello, err error)
 	h = core.Hello{
 		Protocol: protocolName, ClientID: p.Connect.ClientIdentifier, Remote: c.net.RemoteAddr(),
 		Resumable: true, Clean: p.Connect.Clean,
-		Kick: func() { c.net.Kick(&fault{takenOver, "another connection took the session over"}) },
+		Kick: func() { c.net.Kick(fault{takenOver, "another connection took the session over"}) },
 	}
 	switch {
 	case v5:
@@ -125,20 +125,32 @@ func (c *conn) enter(p *packets.Packet, h core.Hello) error {
 	broker, _ := c.server.realms.Broker("")
 	s, resumed, err := broker.Connect(context.Background(), h)
 	if err != nil {
-		return c.turnAway(p.ProtocolVersion, &fault{unavailable, err.Error()})
+		return c.turnAway(p.ProtocolVersion, fault{unavailable, err.Error()})
 	}
 	c.session, c.id, c.clientID, c.version = s, s.ID(), h.ClientID, p.ProtocolVersion
 	c.zeroExpiry = p.Properties.SessionExpiryInterval == 0
 	st, known := s.State().(*session)
 	if !known {
-		st = &session{}
+		st = &session{drops: s.Drops()}
 		s.SetState(st)
 	}
 	c.state = st
+	c.willQueue(h.Will)
 	c.limits(p)
 	release := st.attach(c, c.window(p))
 	c.greet(p, h, resumed && known)
 	return c.restore(release)
+}
+
+// willQueue makes the queue that a will goes to. Without it the will is counted
+// as one that nobody matched.
+func (c *conn) willQueue(w *core.Will) {
+	if w == nil {
+		return
+	}
+	if name, ok := (core.Address{Exchange: w.Message.Exchange, Topic: w.Message.Topic}).QueueName(); ok {
+		_ = c.declareNamed(core.Named(name))
+	}
 }
 
 // limits takes what the client says about itself.

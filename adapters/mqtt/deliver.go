@@ -325,7 +325,7 @@ type aliases struct {
 }
 
 // minAliased is the length of the shortest topic for which an alias pays.
-const minAliased = 8
+const minAliased = 4
 
 // replace adds the alias property; the topic is empty when the client knows it.
 func (a *aliases) replace(topic string, b []byte) (string, []byte) {

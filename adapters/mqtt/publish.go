@@ -36,12 +36,12 @@ type place struct {
 	text    string
 	address core.Address
 	queue   bool  // a queue that was declared when the place was learned
-	refused error // *refusal
+	refused error // why nothing goes there
 }
 
 const maxNames = 256
 
-// find returns the place of a topic name. The error is a *fault.
+// find returns the place of a topic name. The error is a fault.
 func (c *conn) find(name []byte) (*place, error) {
 	n := &c.names
 	if n.last != nil && string(name) == n.last.text {
@@ -64,13 +64,13 @@ func (c *conn) learn(name string) (*place, error) {
 	if !validString([]byte(name)) { // [MQTT-3.3.2-1]
 		return nil, errUTF8
 	}
-	if p.address, err = parseAddress(name); err == nil {
+	if p.address, err = publishAddress(name); err == nil {
 		if queue, ok := p.address.QueueName(); ok {
 			p.queue = true
 			err = c.declareNamed(core.Named(queue))
 		}
 	}
-	if _, hard := errors.AsType[*fault](err); hard {
+	if _, hard := errors.AsType[fault](err); hard {
 		return nil, err
 	}
 	if p.refused = err; err != nil {
@@ -157,7 +157,7 @@ func (c *conn) publish(first byte, b []byte) error {
 	if qos > 0 {
 		return c.publishConfirmed(first, id, p, &got, b)
 	}
-	if why := c.accept(p, &got, b, 0); why != nil {
+	if why := c.accept(p, &got, b); why != nil {
 		c.session.Drops().Add(dropReason(publishReason(why)), 1)
 		return nil
 	}
@@ -203,7 +203,7 @@ func (c *conn) setAlias(alias uint16, name []byte) (*place, error) {
 }
 
 // accept tells why a message is not taken, nil when it is.
-func (c *conn) accept(p *place, got *brought, payload []byte, qos byte) error {
+func (c *conn) accept(p *place, got *brought, payload []byte) error {
 	switch {
 	case p.refused != nil:
 		return p.refused
@@ -252,10 +252,15 @@ func (c *conn) publishConfirmed(first byte, id uint16, p *place, got *brought, b
 		c.confirmed()
 		return nil
 	}
-	if why := c.accept(p, got, b, qos); why != nil {
-		c.published(false, why)
-	} else {
+	why := c.accept(p, got, b)
+	switch {
+	case why == nil:
 		c.session.Publish(c.lane, message(first, p, got, b), c.done)
+	case p.refused == errReserved && c.version < 5: // [MQTT-3.3.5-2] of 3.1.1: a refusal may be confirmed
+		c.session.Drops().Add(core.DropNotAllowed, 1)
+		c.confirmed()
+	default:
+		c.published(false, why)
 	}
 	if c.acks.failed.Load() {
 		return c.acks.why

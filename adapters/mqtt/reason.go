@@ -47,10 +47,10 @@ type fault struct {
 	text string
 }
 
-func (f *fault) Error() string { return fmt.Sprintf("reason 0x%02X: %s", byte(f.code), f.text) }
+func (f fault) Error() string { return fmt.Sprintf("reason 0x%02X: %s", byte(f.code), f.text) }
 
 func faultf(code reason, format string, args ...any) error {
-	return &fault{code, fmt.Sprintf(format, args...)}
+	return fault{code, fmt.Sprintf(format, args...)}
 }
 
 // refusal is a publish or subscribe that this broker does not take; the
@@ -72,7 +72,7 @@ var codes = []struct {
 	err                error
 	publish, subscribe reason
 }{
-	{core.ErrNotAllowed, notAuthorized, notAuthorized},
+	{core.ErrNotAllowed, notAuthorized, unspecified},
 	{core.ErrLocked, notAuthorized, notAuthorized},
 	{core.ErrNotFound, badTopic, badFilter},
 	{core.ErrInvalid, badTopic, badFilter},

@@ -12,6 +12,8 @@ import (
 // It belongs to one connection at a time, conn; another one, taken over, may
 // change nothing any more.
 type session struct {
+	drops *core.Drops
+
 	mu   sync.Mutex
 	conn *conn
 
@@ -178,9 +180,23 @@ func (s *session) comesBack(p *parcel) {
 // owned tells whether the session is still c's. With mu held.
 func (s *session) owned(c *conn) error {
 	if s.conn != c {
-		return &fault{takenOver, "another connection took the session over"}
+		return fault{takenOver, "another connection took the session over"}
 	}
 	return nil
+}
+
+// SessionEnded implements core.SessionEnded: a group's messages that the client
+// did not take for good end with the session ([MQTT-4.8.2-5]).
+func (s *session) SessionEnded() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for i := range s.flight.parcels {
+		if p := &s.flight.parcels[i]; p.stage == sent2 && p.msg != nil {
+			n++
+		}
+	}
+	s.drops.Add(core.DropEnded, n)
 }
 
 // send takes an identifier and a place in the window for a delivery at qos 1 or

@@ -24,7 +24,7 @@ func (c *conn) subscribe(b []byte) error {
 	a := &packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Suback}, PacketID: p.PacketID}
 	for i := range p.Filters {
 		code, err := c.grant(&p.Filters[i])
-		if f, ok := err.(*fault); ok {
+		if f, ok := err.(fault); ok {
 			return f
 		}
 		if err != nil {
@@ -52,7 +52,7 @@ func (c *conn) refusal(p *packets.Properties, err error) byte {
 	return byte(subscribeReason(err))
 }
 
-// grant makes one subscription and returns its QoS. Errors: *fault ends the
+// grant makes one subscription and returns its QoS. Errors: fault ends the
 // connection.
 func (c *conn) grant(f *packets.Subscription) (byte, error) {
 	sub, err := parseFilter(f.Filter)
@@ -241,6 +241,6 @@ func (c *conn) leave(text string) reason {
 func (s *source) QueueGone() {
 	if s.kind == work && !s.leaving.Load() {
 		s.conn.state.unsubscribe(s.conn, s.sub.Load().text)
-		s.conn.net.Kick(&fault{administrative, "the queue was deleted"})
+		s.conn.net.Kick(fault{administrative, "the queue was deleted"})
 	}
 }

@@ -15,7 +15,7 @@ func (c *conn) will(p *packets.Packet, got *brought) (*core.Will, error) {
 	if int(w.WillQos) > c.server.cfg.MaxQoS { // [MQTT-3.2.2-12]
 		return nil, faultf(badQoS, "QoS %d of the will", w.WillQos)
 	}
-	a, err := parseAddress(w.WillTopic)
+	a, err := publishAddress(w.WillTopic)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package stomp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,6 +27,7 @@ type conn struct {
 	lane    *core.Lane
 	sent    core.Done // onSent, bound once
 	targets targets
+	waiting waitingSends
 	seqs    []uint64 // scratch for ACK
 	leaving bool     // DISCONNECT was read: nothing more is
 
@@ -41,7 +43,9 @@ type conn struct {
 
 	heartBeat heartBeat
 
-	transactions map[string]*transaction // by id as written
+	user, clientID string
+	transactions   map[string]*transaction // by id as written
+	temporaries    map[string]string       // queue by destination
 
 	mu         sync.Mutex
 	subs       map[string]*subscription // by id as written
@@ -105,9 +109,6 @@ func (c *conn) end(err error) error {
 // handle does what a frame asks for.
 func (c *conn) handle(f *frame) error {
 	if c.session == nil {
-		if f.command != connectCommand {
-			return bad("not connected: the first frame must be CONNECT or STOMP")
-		}
 		return c.connect(f)
 	}
 	if f.command == sendCommand {
@@ -163,6 +164,7 @@ func (c *conn) Closed(err error) {
 		if err != nil {
 			reason = core.CloseLost
 		}
+		c.leaveDurables()
 		c.session.Close(reason)
 	}
 	c.batch.Flush()
@@ -195,12 +197,12 @@ func (c *conn) acknowledge(f *frame) {
 	if !f.has.holds(receiptHeader) {
 		return
 	}
-	id := string(f.value(receiptHeader))
+	id := bytes.Clone(f.value(receiptHeader))
 	c.session.Apply(c.lane, nil, func(bool, error) { c.sendReceipt(id) })
 }
 
 // sendReceipt may be called from any goroutine. id is as the client wrote it.
-func (c *conn) sendReceipt(id string) {
+func (c *conn) sendReceipt(id []byte) {
 	buf := c.conn.Outbox.BeginAnswer()
 	if c.ended {
 		c.conn.Outbox.Cancel()
@@ -224,7 +226,7 @@ func (c *conn) disconnect(f *frame) error {
 		return adapters.ErrDone
 	}
 	c.leaving = true
-	id := string(f.value(receiptHeader))
+	id := bytes.Clone(f.value(receiptHeader))
 	c.session.Apply(c.lane, nil, func(bool, error) {
 		c.sendReceipt(id)
 		c.conn.Kick(adapters.ErrDone)

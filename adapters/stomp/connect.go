@@ -5,6 +5,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"entrepot/core"
 	"entrepot/core/auth"
@@ -52,18 +53,18 @@ func (c *conn) connect(f *frame) error {
 		return f.text(id)
 	}
 	can, want := c.cfg.HeartBeatSend, c.cfg.HeartBeatReceive
-	var theyCan, theyWant = can * 0, want * 0
+	var theyCan, theyWant time.Duration
 	if f.has.holds(heartBeatHeader) && v >= v11 {
 		if theyCan, theyWant, err = parseHeartBeat(f.value(heartBeatHeader)); err != nil {
 			return err
 		}
 	}
 	realm, _ := c.server.realms.Broker(text(hostHeader))
-	clientID := text(clientIDHeader)
+	c.user, c.clientID = text(loginHeader), text(clientIDHeader)
 	session, _, err := realm.Connect(context.Background(), core.Hello{
 		Protocol:  protocol,
-		Principal: auth.Principal{User: text(loginHeader), ClientID: clientID},
-		ClientID:  clientID,
+		Principal: auth.Principal{User: c.user, ClientID: c.clientID},
+		ClientID:  c.clientID,
 		Remote:    c.conn.RemoteAddr(),
 		Kick:      c.kicked,
 	})

@@ -13,6 +13,9 @@ var frameEnd = []byte{0}
 // the publisher's goroutine.
 func (s *subscription) Deliver(d core.Delivery) core.Verdict {
 	c := s.conn
+	if s.selector != nil && !s.selector.chooses(d.Message) {
+		return core.Settled
+	}
 	buf, ok := c.conn.Outbox.BeginDelivery()
 	if !ok {
 		return core.Full
@@ -33,6 +36,9 @@ func (s *subscription) Deliver(d core.Delivery) core.Verdict {
 		buf = append(buf, s.fixed...)
 	} else {
 		buf = append(buf, s.destination(m)...)
+	}
+	if s.fixed != nil && m.Exchange != core.DefaultExchange {
+		buf = append(append(buf, "\nx-topic:"...), s.destination(m)[len("\ndestination:"):]...)
 	}
 	if d.Attempts > 0 {
 		buf = append(buf, "\nredelivered:true"...)

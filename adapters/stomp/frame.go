@@ -173,36 +173,21 @@ func (f *frame) setCommand(line []byte) error {
 	if f.command == unknownCommand {
 		return malformed("unknown command %.20q", line)
 	}
+	if f.version == 0 && f.command != connectCommand {
+		return bad("not connected: the first frame must be CONNECT or STOMP")
+	}
 	return nil
 }
 
-// What a byte of a header line calls for.
-const (
-	plainByte = 1 << iota
-	highByte  // not ASCII
-	nulByte
-	returnByte
-	escapeByte
-)
-
-// classOf is a table, so that a line is looked through once.
-var classOf = func() (t [256]uint8) {
-	for i := range t {
-		if t[i] = plainByte; i >= utf8.RuneSelf {
-			t[i] = highByte
-		}
-	}
-	t[0], t['\r'], t['\\'] = nulByte, returnByte, escapeByte
-	return t
-}()
-
 func (f *frame) addHeader(line []byte) error {
-	var class uint8
+	var bits byte
+	odd := false
 	for _, c := range line {
-		class |= classOf[c]
+		bits |= c
+		odd = odd || c < ' ' || c == '\\'
 	}
-	if class&^plainByte != 0 {
-		if err := f.checkLine(line, class); err != nil {
+	if odd || bits >= utf8.RuneSelf {
+		if err := f.checkLine(line); err != nil {
 			return err
 		}
 	}
@@ -229,15 +214,15 @@ func (f *frame) addHeader(line []byte) error {
 }
 
 // checkLine looks closer at a line that is not plain ASCII.
-func (f *frame) checkLine(line []byte, class uint8) error {
+func (f *frame) checkLine(line []byte) error {
 	switch {
-	case class&nulByte != 0:
+	case bytes.IndexByte(line, 0) >= 0:
 		return malformed("a NUL in a header; an empty line must end the headers")
-	case class&highByte != 0 && !utf8.Valid(line):
+	case !utf8.Valid(line):
 		return malformed("a header that is not UTF-8")
-	case class&returnByte != 0 && f.version == v12:
+	case f.version == v12 && bytes.IndexByte(line, '\r') >= 0:
 		return malformed("a carriage return inside a header line")
-	case class&escapeByte != 0 && f.escaped() && !escapesKnown(line, f.version):
+	case f.escaped() && !escapesKnown(line, f.version):
 		return malformed("an undefined escape sequence in header %.40q", line)
 	}
 	return nil
@@ -273,10 +258,10 @@ func (f *frame) beginBody() error {
 	}
 	n, ok := decimal(text)
 	switch {
-	case !ok:
+	case !ok && (len(text) == 0 || len(bytes.Trim(text, "0123456789")) > 0):
 		return malformed("content-length is not a number: %.20q", text)
-	case n > f.limits.body:
-		return tooLarge("a body of %d bytes, the limit is %d", n, f.limits.body)
+	case !ok || n > f.limits.body:
+		return tooLarge("a body of %.20s bytes, the limit is %d", text, f.limits.body)
 	}
 	f.length = n
 	return nil

@@ -58,13 +58,7 @@ func (id headerID) set() headerSet { return 1 << id }
 
 func (s headerSet) holds(id headerID) bool { return s&(1<<id) != 0 }
 
-func headerSetOf(ids ...headerID) (s headerSet) {
-	for _, id := range ids {
-		s |= id.set()
-	}
-	return s
-}
-
+// headerIDOf finds a header by its name.
 func headerIDOf(name []byte) headerID {
 	switch string(name) {
 	case "destination":

@@ -8,24 +8,24 @@ import (
 	"entrepot/core"
 )
 
-// heartBeat sends a line end when nothing else was sent for a while. It looks three
-// times in an interval, so that no pause is longer than the interval although the
-// wheel is only so exact.
+// heartBeat sends a line end when nothing else was sent for a while. It looks four
+// times in an interval and sends at the second look that finds nothing new, so that no
+// pause is longer than the interval although the wheel is only so exact.
 type heartBeat struct {
 	alarm adapters.Alarm
 	every time.Duration
-	seen  uint32 // writes at the last look; the wheel's
-	on    bool
+	seen  uint32 // writes at the last look
+	quiet int    // looks since something was sent
+	on    bool   // under the outbox's lock, as the two before
 }
 
 func (h *heartBeat) start(c *conn, interval time.Duration) {
-	h.every, h.on = interval/3, true
+	h.every, h.on = interval/4, true
 	c.conn.Wheel().Set(&h.alarm, h.every, func() { h.look(c) })
 }
 
 func (h *heartBeat) stop(c *conn) {
-	buf := c.conn.Outbox.BeginAnswer()
-	_ = buf
+	c.conn.Outbox.BeginAnswer()
 	h.on = false
 	c.conn.Outbox.Cancel()
 	c.conn.Wheel().Stop(&h.alarm)
@@ -39,12 +39,15 @@ func (h *heartBeat) look(c *conn) {
 		return
 	}
 	var b core.Batch
-	if c.writes == h.seen {
+	if h.quiet++; c.writes != h.seen {
+		h.seen, h.quiet = c.writes, 0
+	}
+	if h.quiet < 2 {
+		c.conn.Outbox.Cancel()
+	} else {
+		h.quiet = 0
 		c.conn.Outbox.End(&b, append(buf, '\n'))
 		b.Flush()
-	} else {
-		h.seen = c.writes
-		c.conn.Outbox.Cancel()
 	}
 	c.conn.Wheel().Set(&h.alarm, h.every, func() { h.look(c) })
 }

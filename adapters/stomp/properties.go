@@ -14,12 +14,12 @@ import (
 )
 
 // ownHeaders are consumed by SEND; all others are the application's.
-var ownHeaders = plainSend | headerSetOf(contentTypeHeader, contentEncodingHeader, correlationIDHeader,
-	expirationHeader, expiresHeader, priorityHeader, typeHeader, appIDHeader, userIDHeader,
-	retainHeader, xRetainHeader, xMessageIDHeader, xDelayHeader, amqDelayHeader)
+const ownHeaders = plainSend | 1<<contentTypeHeader | 1<<contentEncodingHeader | 1<<correlationIDHeader |
+	1<<expirationHeader | 1<<expiresHeader | 1<<priorityHeader | 1<<typeHeader | 1<<appIDHeader | 1<<userIDHeader |
+	1<<retainHeader | 1<<xRetainHeader | 1<<xMessageIDHeader | 1<<xDelayHeader | 1<<amqDelayHeader
 
 // describe reads the headers of a SEND into the message.
-func (c *conn) describe(f *frame, m *core.Message) error {
+func (c *conn) describe(f *frame, m *core.Message, to *target) error {
 	if f.isTrue(persistentHeader) {
 		m.Guarantee = core.Durable
 	}
@@ -27,7 +27,7 @@ func (c *conn) describe(f *frame, m *core.Message) error {
 		return nil
 	}
 	m.Retain = f.isTrue(retainHeader) || f.isTrue(xRetainHeader)
-	if f.has&^(plainSend|retainHeader.set()|xRetainHeader.set()|userIDHeader.set()) == 0 {
+	if f.has&^(plainSend|1<<retainHeader|1<<xRetainHeader|1<<userIDHeader) == 0 {
 		return nil
 	}
 	if f.has.holds(xDelayHeader) || f.has.holds(amqDelayHeader) {
@@ -46,9 +46,8 @@ func (c *conn) describe(f *frame, m *core.Message) error {
 	if err := describeNumbers(f, p); err != nil {
 		return err
 	}
-	c.describeOthers(f, p)
 	m.Props = p
-	return nil
+	return c.describeOthers(f, p, to)
 }
 
 // describeNumbers reads priority and time to live.
@@ -84,47 +83,67 @@ func milliseconds(n uint64) time.Duration {
 }
 
 // describeOthers keeps the application's headers in their order, and those whose value
-// did not fit their meaning.
-func (c *conn) describeOthers(f *frame, p *core.Properties) {
+// does not fit their meaning.
+func (c *conn) describeOthers(f *frame, p *core.Properties, to *target) error {
 	if f.has&^ownHeaders == 0 {
-		return
+		return nil
 	}
 	p.Headers = make(routing.Headers, 0, len(f.spans))
 	for _, s := range f.spans {
-		switch {
-		case ownHeaders.holds(s.id):
-		case s.id == replyToHeader && p.ReplyTo.IsZero() && c.describeReply(f.decode(f.valueOf(s)), p):
-		case s.id == timestampHeader && p.Timestamp.IsZero() && describeTime(f.valueOf(s), p):
-		default:
-			p.Headers = append(p.Headers, routing.Header{Name: fromWire(f.decode(f.nameOf(s))), Value: f.decode(f.valueOf(s))})
+		if ownHeaders.holds(s.id) {
+			continue
 		}
+		name, value := f.decode(f.nameOf(s)), f.decode(f.valueOf(s))
+		switch {
+		case s.id == replyToHeader && p.ReplyTo.IsZero():
+			known, err := c.describeReply(value, p)
+			if err != nil {
+				return err
+			}
+			if known {
+				continue
+			}
+		case s.id == timestampHeader && p.Timestamp.IsZero():
+			if t, ok := parseTime(value); ok {
+				p.Timestamp = t
+				continue
+			}
+		case to.declare && (queueHeaders.holds(s.id) || queueArgument(name)):
+			continue
+		}
+		p.Headers = append(p.Headers, routing.Header{Name: fromWire(name), Value: value})
 	}
+	return nil
 }
 
 // describeReply reads a reply-to that is a destination; any other text is the
 // application's own.
-func (c *conn) describeReply(text string, p *core.Properties) bool {
+func (c *conn) describeReply(text string, p *core.Properties) (known bool, err error) {
 	at, err := parsePlace(text)
 	if err != nil {
-		return false
+		return false, nil
 	}
-	p.ReplyTo, err = c.server.names.address(at)
-	return err == nil
+	if at.kind == tempQueuePlace || at.kind == tempTopicPlace {
+		if err := c.awaitReply(text, at); err != nil {
+			return false, err
+		}
+	}
+	a, err := c.addressOf(at)
+	if err != nil {
+		return false, err
+	}
+	p.ReplyTo = a
+	return true, nil
 }
 
-// describeTime reads a time in seconds or milliseconds since 1970, which are told
-// apart by their size.
-func describeTime(v []byte, p *core.Properties) bool {
-	n, ok := parseNumber(v)
-	switch {
-	case !ok || n == 0:
-		return false
-	case n < 1e11:
-		p.Timestamp = time.Unix(int64(n), 0)
-	default:
-		p.Timestamp = time.UnixMilli(int64(n))
+// parseTime reads seconds since 1970, which is what timestamp means to AMQP. Other
+// numbers, as ActiveMQ's milliseconds, are the application's own.
+func parseTime(text string) (time.Time, bool) {
+	n, ok := parseNumber([]byte(text))
+	if !ok || n == 0 || n >= 1e11 || text[0] == '0' {
+		return time.Time{}, false
 	}
-	return true
+	return time.Unix(int64(n), 0), true
 }
 
 // appPrefix is put before application headers whose names have a meaning in a MESSAGE.
@@ -211,7 +230,7 @@ func (c *conn) appendRare(buf []byte, m *core.Message) []byte {
 	}
 	if !p.Timestamp.IsZero() {
 		buf = append(buf, "\ntimestamp:"...)
-		buf = strconv.AppendInt(buf, p.Timestamp.UnixMilli(), 10)
+		buf = strconv.AppendInt(buf, p.Timestamp.Unix(), 10)
 	}
 	return buf
 }
@@ -222,13 +241,25 @@ func (c *conn) appendOther(buf []byte, h routing.Header, p *core.Properties) []b
 	if !v.carriesName(h.Name) {
 		return buf
 	}
-	value := printValue(h.Value)
-	if h.Name == "reply-to" && p.ReplyTo.IsZero() {
-		if _, err := parsePlace(value); err != nil {
-			return v.appendHeader(buf, h.Name, value)
-		}
+	name, value := h.Name, printValue(h.Value)
+	if !isPlainOther(name, value, p) {
+		name = toWire(name)
 	}
-	return v.appendHeader(buf, toWire(h.Name), value)
+	return v.appendHeader(buf, name, value)
+}
+
+// isPlainOther tells a reply-to or timestamp that describeOthers leaves to the
+// application.
+func isPlainOther(name, value string, p *core.Properties) bool {
+	switch name {
+	case "reply-to":
+		_, err := parsePlace(value)
+		return p.ReplyTo.IsZero() && err != nil
+	case "timestamp":
+		_, ok := parseTime(value)
+		return p.Timestamp.IsZero() && !ok
+	}
+	return false
 }
 
 // printValue writes a typed header value as text.
@@ -241,7 +272,7 @@ func printValue(v any) string {
 	case bool:
 		return strconv.FormatBool(v)
 	case time.Time:
-		return strconv.FormatInt(v.UnixMilli(), 10)
+		return v.UTC().Format(time.RFC3339)
 	case float32:
 		return strconv.FormatFloat(float64(v), 'g', -1, 32)
 	case float64:
@@ -285,11 +316,18 @@ func integer(v any) (string, bool) {
 
 // printDecimal writes value / 10^scale without rounding.
 func printDecimal(d routing.Decimal) string {
-	text := strconv.FormatInt(int64(d.Value), 10)
-	if d.Scale == 0 {
-		return text
+	digits, sign := strconv.FormatInt(int64(d.Value), 10), ""
+	if d.Value < 0 {
+		digits, sign = digits[1:], "-"
 	}
-	return text + "e-" + strconv.Itoa(int(d.Scale))
+	if d.Scale == 0 {
+		return sign + digits
+	}
+	if short := int(d.Scale) + 1 - len(digits); short > 0 {
+		digits = strings.Repeat("0", short) + digits
+	}
+	at := len(digits) - int(d.Scale)
+	return sign + digits[:at] + "." + digits[at:]
 }
 
 // maxNesting bounds what plain follows.

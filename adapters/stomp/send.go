@@ -3,14 +3,13 @@ package stomp
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"entrepot/core"
 )
 
 // target is where a SEND goes.
 type target struct {
-	place   place
+	name    string // of the queue
 	address core.Address
 	// declare: SEND makes sure that the queue is there; declared: it did.
 	declare, declared bool
@@ -48,7 +47,8 @@ func (t *targets) add(text []byte, to *target) {
 }
 
 // plainSend are the headers of a SEND that need no properties.
-var plainSend = headerSetOf(destinationHeader, contentLengthHeader, receiptHeader, persistentHeader, transactionHeader)
+const plainSend headerSet = 1<<destinationHeader | 1<<contentLengthHeader | 1<<receiptHeader | 1<<persistentHeader |
+	1<<transactionHeader
 
 // send publishes (STOMP 1.2, SEND).
 func (c *conn) send(f *frame) error {
@@ -68,13 +68,13 @@ func (c *conn) send(f *frame) error {
 	copy(m.Payload, f.body)
 	m.Exchange, m.Topic = to.address.Exchange, to.address.Topic
 	m.Guarantee = core.AtLeastOnce
-	if f.has&^(destinationHeader.set()|contentLengthHeader.set()) != 0 {
-		if err := c.describe(f, m); err != nil {
+	if f.has&^(1<<destinationHeader|1<<contentLengthHeader) != 0 {
+		if err := c.describe(f, m, to); err != nil {
 			return err
 		}
 	}
 	if to.declare && !to.declared {
-		if err := c.declare(to); err != nil {
+		if err := c.declare(f, to); err != nil {
 			return err
 		}
 	}
@@ -85,9 +85,11 @@ func (c *conn) send(f *frame) error {
 		c.session.Publish(c.lane, m, c.sent)
 		return nil
 	}
-	c.publish(f, m, to)
-	return nil
+	return c.publish(f, m, to)
 }
+
+// queueHeaders describe the queue of a SEND, besides the arguments.
+const queueHeaders headerSet = 1<<durableHeader | 1<<autoDeleteHeader | 1<<exclusiveHeader
 
 // newTarget looks a destination up for the first time.
 func (c *conn) newTarget(f *frame) (*target, error) {
@@ -95,62 +97,60 @@ func (c *conn) newTarget(f *frame) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := &target{place: p}
-	if to.address, err = c.server.names.address(p); err != nil {
-		return nil, err
-	}
-	to.declare = p.kind == queuePlace && !privateName(p.name)
-	return to, nil
+	to := &target{name: p.name, declare: p.kind == queuePlace && !privateName(p.name)}
+	to.address, err = c.addressOf(p)
+	return to, err
 }
 
-// declare makes sure that the queue of a SEND exists. One that exists otherwise, or
-// that this client may not declare, is sent to as it is.
-func (c *conn) declare(to *target) error {
-	_, err := c.session.DeclareQueue(context.Background(), core.QueueSpec{Key: core.Named(to.place.name), Durable: true})
-	if err != nil && !errors.Is(err, core.ErrConflict) && !errors.Is(err, core.ErrLocked) && !errors.Is(err, core.ErrNotAllowed) {
+// addressOf is where a place is reached; the queue behind a temporary one is made.
+func (c *conn) addressOf(p place) (core.Address, error) {
+	if p.kind != tempQueuePlace && p.kind != tempTopicPlace {
+		return c.server.names.address(p)
+	}
+	name, err := c.temporary(p)
+	if err != nil {
+		return core.Address{}, err
+	}
+	return core.QueueAddress(name)
+}
+
+// declare makes sure that the queue of a SEND exists. One that exists otherwise is sent
+// to as it is, unless the frame says how it should be; so is one that this client may
+// not declare.
+func (c *conn) declare(f *frame, to *target) error {
+	args, err := sendArgs(f)
+	if err != nil {
 		return err
 	}
-	to.declared = true
-	return nil
+	q := core.QueueSpec{Key: core.Named(to.name), Args: args.queue}
+	queueFlags(f, &q)
+	_, err = c.session.DeclareQueue(context.Background(), q)
+	switch {
+	case errors.Is(err, core.ErrLocked), errors.Is(err, core.ErrNotAllowed):
+		err = nil
+	case errors.Is(err, core.ErrConflict) && !args.given && !declares(f):
+		err = nil
+	}
+	to.declared = err == nil
+	return err
 }
 
 // publish is for a SEND whose end matters: a receipt, or a queue that may have gone
 // since it was declared.
-func (c *conn) publish(f *frame, m *core.Message, to *target) {
-	var receipt string
-	asked := f.has.holds(receiptHeader)
-	if asked {
-		receipt = string(f.value(receiptHeader))
-	}
-	for range 2 {
-		again, here := false, true
-		c.session.Publish(c.lane, m, func(routed bool, err error) {
-			switch {
-			case err != nil:
-				c.fail(err, receiptOf(asked, receipt))
-			case !routed && to.declare && here:
-				again = true
-			case !routed && to.declare:
-				// Too late to send it again in its place.
-				c.fail(fmt.Errorf("queue %q was deleted meanwhile: %w", to.place.name, core.ErrNotFound), receiptOf(asked, receipt))
-			case asked:
-				c.sendReceipt(receipt)
-			}
-		})
-		here = false
-		if !again {
-			return
-		}
-		if err := c.declare(to); err != nil {
-			c.fail(err, receiptOf(asked, receipt))
-			return
-		}
-	}
-}
-
-func receiptOf(asked bool, receipt string) []byte {
-	if !asked {
+func (c *conn) publish(f *frame, m *core.Message, to *target) error {
+	w := c.waiting.take(c)
+	w.to, w.asked = to, f.has.holds(receiptHeader)
+	w.receipt = append(w.receipt[:0], f.value(receiptHeader)...)
+	w.state.Store(beingSent)
+	c.session.Publish(c.lane, m, w.done)
+	if w.state.CompareAndSwap(beingSent, wasSent) || w.state.Load() != wasMissed {
 		return nil
 	}
-	return []byte(receipt)
+	// The queue went since it was declared, and nobody has the message.
+	w.state.Store(wasSent)
+	if err := c.declare(f, to); err != nil {
+		return err
+	}
+	c.session.Publish(c.lane, m, w.done)
+	return nil
 }

@@ -1,6 +1,8 @@
 package stomp
 
 import (
+	"bytes"
+
 	"entrepot/core"
 )
 
@@ -59,14 +61,14 @@ func (c *conn) begin(f *frame, id string, taken bool) error {
 // commit does all of it or none.
 func (c *conn) commit(f *frame, t *transaction) {
 	asked := f.has.holds(receiptHeader)
-	receipt := string(f.value(receiptHeader))
+	receipt := bytes.Clone(f.value(receiptHeader))
 	for _, m := range t.taken {
 		m.subscription.forget(m.number)
 	}
 	c.session.Apply(c.lane, t.ops, func(_ bool, err error) {
 		switch {
 		case err != nil:
-			c.fail(err, receiptOf(asked, receipt))
+			c.fail(err, receipt)
 		case asked:
 			c.sendReceipt(receipt)
 		}

@@ -28,13 +28,18 @@ import (
 //	--- title
 //	--- config max_body = 10
 //	--- a sends            the lines that follow, ^@ is NUL, ^M is CR, ^x41 any byte;
-//	                       the last line end is not sent
+//	                       the line end before the next step is not sent
 //	--- a gets             the frame that follows: the headers written, in any order,
 //	                       and no others, unless one line is "..."; a value "*" is
 //	                       any, "$name" keeps it or, later, must be it again
+//	--- a gets, any order  the same, but other frames may come before it
+//	--- a gets receipt r   a RECEIPT with that id and nothing else
+//	--- a gets error TEXT  an ERROR with that message, and the end of the connection
 //	--- a gets nothing
 //	--- a is closed        and nothing was left unread
+//	--- a connects 1.2     CONNECT with that accept-version, and its CONNECTED
 //	--- wait 2s            of the bubble's clock
+//	--- the broker stops
 //	--- publish a/b text   by the broker itself, as AtLeastOnce
 //
 // Clients connect at their first step.
@@ -92,7 +97,8 @@ func titleOf(file, text string) string {
 
 func runTranscript(t *testing.T, text string) {
 	tr := &transcript{t: t, clients: map[string]*pipeClient{}, vars: map[string]string{}, cfg: DefaultConfig()}
-	for i, step := range strings.Split("\n"+text, "\n--- ")[1:] {
+	defer tr.end()
+	for i, step := range strings.Split("\n"+strings.TrimSuffix(text, "\n"), "\n--- ")[1:] {
 		head, body, _ := strings.Cut(step, "\n")
 		if i == 0 {
 			continue
@@ -104,7 +110,6 @@ func runTranscript(t *testing.T, text string) {
 			t.Fatalf("failed in step %d %q", i, head)
 		}
 	}
-	tr.end()
 }
 
 func (tr *transcript) start() {
@@ -137,7 +142,11 @@ func (tr *transcript) step(head, body string) bool {
 	words := strings.Fields(head)
 	switch {
 	case words[0] == "config":
-		if err := toml.Unmarshal([]byte(strings.TrimPrefix(head, "config ")), &tr.cfg); err != nil {
+		setting := duration.ReplaceAllStringFunc(strings.TrimPrefix(head, "config "), func(d string) string {
+			n, _ := time.ParseDuration(strings.Trim(d, `"`))
+			return fmt.Sprint(int64(n))
+		})
+		if err := toml.Unmarshal([]byte(setting), &tr.cfg); err != nil {
 			tr.t.Fatal(err)
 		}
 		return true
@@ -152,16 +161,39 @@ func (tr *transcript) step(head, body string) bool {
 	if tr.server == nil {
 		tr.start()
 	}
+	if head == "the broker stops" {
+		if err := tr.server.Shutdown(context.Background()); err != nil {
+			tr.t.Error(err)
+		}
+		synctest.Wait()
+		return true
+	}
 	if words[0] == "publish" {
 		tr.publish(words[1], strings.Join(words[2:], " "))
 		return true
 	}
 	c := tr.client(words[0])
-	switch strings.Join(words[1:], " ") {
+	act := strings.Join(words[1:], " ")
+	if v, ok := strings.CutPrefix(act, "connects "); ok {
+		tr.send(c, "CONNECT\naccept-version:"+v+"\nhost:default\n\n^@")
+		tr.expect(c, "CONNECTED\nversion:"+v+"\n...\n\n^@")
+		return true
+	}
+	if id, ok := strings.CutPrefix(act, "gets receipt "); ok {
+		tr.expect(c, "RECEIPT\nreceipt-id:"+id+"\n\n^@")
+		return true
+	}
+	if message, ok := strings.CutPrefix(act, "gets error "); ok {
+		tr.expectError(c, message)
+		return true
+	}
+	switch act {
 	case "sends":
 		tr.send(c, body)
 	case "gets":
 		tr.expect(c, body)
+	case "gets, any order":
+		tr.expectAny(c, body)
 	case "gets nothing":
 		tr.expectNothing(c)
 	case "gets a heart-beat":
@@ -180,6 +212,9 @@ func (tr *transcript) step(head, body string) bool {
 	return true
 }
 
+// duration is how settings are written in a file.
+var duration = regexp.MustCompile(`"[0-9]+(ms|s|m|h)"`)
+
 func (tr *transcript) client(name string) *pipeClient {
 	c := tr.clients[name]
 	if c == nil {
@@ -196,7 +231,6 @@ var byteEscape = regexp.MustCompile(`\^(@|M|x[0-9A-F]{2})`)
 
 // wire turns the readable text into bytes.
 func (tr *transcript) wire(body string) []byte {
-	body = strings.TrimSuffix(body, "\n")
 	for name, value := range tr.vars {
 		body = strings.ReplaceAll(body, "$"+name, value)
 	}
@@ -240,6 +274,26 @@ func (tr *transcript) expectNothing(c *pipeClient) {
 	}
 }
 
+// expectError takes an ERROR off, which must be the last frame.
+func (tr *transcript) expectError(c *pipeClient, message string) {
+	c.mu.Lock()
+	f := readFrame(c.got)
+	if f != nil {
+		c.got = c.got[f.size:]
+	}
+	c.mu.Unlock()
+	if f == nil || f.command != "ERROR" || !tr.find(f, "message:"+message) || !tr.find(f, "content-type:text/plain") {
+		tr.t.Fatalf("not the error: %+v", f)
+	}
+	if !strings.Contains(f.body, message) {
+		tr.t.Errorf("the body does not say it: %q", f.body)
+	}
+	tr.expectNothing(c)
+	if !c.eof {
+		tr.t.Error("the connection is open after ERROR")
+	}
+}
+
 func (tr *transcript) expectBeat(c *pipeClient) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -278,6 +332,29 @@ func (tr *transcript) expect(c *pipeClient, body string) {
 	if tr.t.Failed() {
 		tr.t.Logf("frame: %q", got.raw)
 	}
+}
+
+// expectAny puts the frame with that body and those headers in front first.
+func (tr *transcript) expectAny(c *pipeClient, body string) {
+	c.mu.Lock()
+	want := readFrame(tr.wire(body))
+	for at := 0; ; {
+		f := readFrame(c.got[at:])
+		if f == nil {
+			break
+		}
+		fits := f.command == want.command && f.body == want.body
+		for _, line := range want.headers {
+			fits = fits && (line == "..." || tr.find(f, line))
+		}
+		if fits {
+			c.got = append(append(bytes.Clone(f.raw), c.got[:at]...), c.got[at+f.size:]...)
+			break
+		}
+		at += f.size
+	}
+	c.mu.Unlock()
+	tr.expect(c, body)
 }
 
 // find takes a header off the frame.

@@ -97,12 +97,12 @@ func (a *apply) claim(op *core.Op) error {
 	q := c.queue
 	q.mu.Lock()
 	defer q.unlock()
-	for q.busy == c && q.out.seq == op.Seq {
+	for q.busy == c && q.out == op.Seq {
 		q.awaitDeliver() // the client was quicker than its Deliver
 	}
 	e, ok := c.release(op.Seq)
 	if !ok {
-		return fmt.Errorf("%v: delivery %d: %w", q.spec.Key, op.Seq, core.ErrNotFound)
+		return fmt.Errorf("%v: delivery %d: %w", q.key, op.Seq, core.ErrNotFound)
 	}
 	a.claimed = append(a.claimed, claim{e, c, op.Outcome})
 	a.durable = a.durable || e.stored
@@ -274,7 +274,7 @@ func (p place) reserve() error {
 	defer q.unlock()
 	// A queue that is being deleted takes nothing, which is no refusal.
 	if !q.dead && q.over(q.reserved+1, q.reservedBytes+p.bytes) {
-		return fmt.Errorf("%v: %w", q.spec.Key, core.ErrFull)
+		return fmt.Errorf("%v: %w", q.key, core.ErrFull)
 	}
 	q.reserved++
 	q.reservedBytes += p.bytes

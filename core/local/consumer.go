@@ -15,16 +15,13 @@ type consumer struct {
 	recv  core.Receiver
 	opts  core.ConsumeOptions
 
-	held map[uint64]entry // by seq
-	peak int              // the most that held had since it was made
+	held outstanding
 	full bool
 	// resumed: a Resume came while Deliver ran; a Full then does not count.
 	resumed   bool
 	cancelled bool
 	lost      core.Outcome // what Cancel said
 }
-
-const heldKeep = 64 // entries of room that an empty map of held may keep
 
 // Consume implements core.Engine.
 func (e *Engine) Consume(_ context.Context, k core.QueueKey, o core.ConsumeOptions, r core.Receiver) (core.Consumer, error) {
@@ -47,10 +44,10 @@ func (q *queue) attach(c *consumer) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.dead {
-		return fmt.Errorf("%v: %w", q.spec.Key, core.ErrNotFound)
+		return fmt.Errorf("%v: %w", q.key, core.ErrNotFound)
 	}
 	if len(q.consumers) > 0 && (q.consumers[0].opts.Exclusive || c.opts.Exclusive && !c.opts.Pull) {
-		return fmt.Errorf("%v has an exclusive consumer, or others beside it: %w", q.spec.Key, core.ErrInUse)
+		return fmt.Errorf("%v has an exclusive consumer, or others beside it: %w", q.key, core.ErrInUse)
 	}
 	if c.opts.Pull {
 		return nil
@@ -98,26 +95,20 @@ func (c *consumer) setFull(full bool) {
 }
 
 func (c *consumer) hold(e entry) {
-	if c.held == nil {
-		c.held, c.peak = map[uint64]entry{}, 0
-	}
-	c.held[e.seq] = e
-	c.peak = max(c.peak, len(c.held))
+	c.held.add(e)
 	c.queue.held++
 }
 
 // release takes out an entry that c holds.
 func (c *consumer) release(seq uint64) (entry, bool) {
-	e, ok := c.held[seq]
-	if !ok || c.queue.dead {
+	if c.queue.dead {
 		return entry{}, false
 	}
-	delete(c.held, seq)
-	if len(c.held) == 0 && c.peak > heldKeep {
-		c.held = nil
+	e, ok := c.held.remove(seq)
+	if ok {
+		c.queue.held--
 	}
-	c.queue.held--
-	return e, true
+	return e, ok
 }
 
 // wake is the sticky part of Resume.
@@ -145,7 +136,7 @@ func (c *consumer) Resume(b *core.Batch) {
 // Settle implements core.Consumer.
 func (c *consumer) Settle(b *core.Batch, o core.Outcome, seqs ...uint64) error {
 	if o > core.Reject {
-		return fmt.Errorf("%v: settlement: %w", c.queue.spec.Key, core.ErrInvalid)
+		return fmt.Errorf("%v: settlement: %w", c.queue.key, core.ErrInvalid)
 	}
 	own := b == nil
 	if own {
@@ -156,7 +147,7 @@ func (c *consumer) Settle(b *core.Batch, o core.Outcome, seqs ...uint64) error {
 	q.mu.Lock()
 	for _, seq := range seqs {
 		if !c.settleOne(seq, o) && missing == nil {
-			missing = fmt.Errorf("%v: delivery %d: %w", q.spec.Key, seq, core.ErrNotFound)
+			missing = fmt.Errorf("%v: delivery %d: %w", q.key, seq, core.ErrNotFound)
 		}
 	}
 	q.forgetReturned(o)
@@ -177,7 +168,7 @@ func (c *consumer) settleOne(seq uint64, o core.Outcome) bool {
 		q.settle(e, o)
 		return true
 	}
-	if q.busy != c || q.out.seq != seq || q.settled || q.dead || c.opts.NoAck {
+	if q.busy != c || q.out != seq || q.settled || q.dead || c.opts.NoAck {
 		return false
 	}
 	q.early, q.settled = o, true
@@ -228,7 +219,7 @@ func (c *consumer) Cancel(o core.Outcome) {
 	}
 	last := false
 	if !q.dead {
-		last = first && q.spec.AutoDelete && !c.opts.Pull && len(q.consumers) == 0
+		last = first && q.autoDelete && !c.opts.Pull && len(q.consumers) == 0
 		c.letGo(b, o)
 	}
 	q.unlock()
@@ -243,11 +234,9 @@ func (c *consumer) Cancel(o core.Outcome) {
 func (c *consumer) letGo(b *core.Batch, o core.Outcome) {
 	q := c.queue
 	if o != core.Keep {
-		for seq := range c.held {
-			if e, ok := c.release(seq); ok {
-				q.settle(e, o)
-			}
-		}
+		q.held -= c.held.len()
+		c.held.all(func(e entry) { q.settle(e, o) })
+		c.held = outstanding{}
 	}
 	q.lastUsed = q.engine.clock()
 	q.forget()

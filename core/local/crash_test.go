@@ -69,7 +69,7 @@ func openCrashWorld(t *testing.T, rng *rand.Rand, d *store.Disk, noSync bool) *c
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.window = window{count: 4, bytes: 1 << 20}
+	e.window = windowSize{count: 4, bytes: 1 << 20}
 	return &crashWorld{t: t, rng: rng, disk: d, store: st, engine: e, takers: map[string]*taker{}, confirmed: map[uint64]bool{}}
 }
 

@@ -94,26 +94,26 @@ func (d *disk) addQueue(q *queue) {
 		return
 	}
 	d.next++
-	q.shelf.spool = &spool{store: d.store, space: d.space, queue: d.next, boot: d.boot}
+	q.shelf = newShelf(q, &spool{store: d.store, space: d.space, queue: d.next, boot: d.boot})
 	q.lastSeq = d.boot << seqBits
-	if !q.spec.Durable {
+	if !q.durable {
 		return
 	}
 	var b store.Batch
-	b.Set(d.space.queue(q.spec.Key), record(queueRecord{
-		Number: d.next, Exclusive: q.spec.Exclusive, AutoDelete: q.spec.AutoDelete, By: q.spec.By,
-		Args: core.AppendHeaders(nil, q.spec.Args.Headers()),
+	b.Set(d.space.queue(q.key), record(queueRecord{
+		Number: d.next, Exclusive: q.exclusive, AutoDelete: q.autoDelete, By: q.by,
+		Args: core.AppendHeaders(nil, q.args.Headers()),
 	}))
 	d.commit(&b)
 }
 
 // dropQueue forgets a queue and its bindings; its messages go in queue.end.
 func (d *disk) dropQueue(q *queue, bindings []routing.Binding[*queue]) {
-	if d == nil || !q.spec.Durable {
+	if d == nil || !q.durable {
 		return
 	}
 	var b store.Batch
-	b.Delete(d.space.queue(q.spec.Key))
+	b.Delete(d.space.queue(q.key))
 	for i := range bindings {
 		b.Delete(d.space.binding(&bindings[i]))
 	}
@@ -150,7 +150,7 @@ func (s space) binding(b *routing.Binding[*queue]) []byte {
 	id := bindingRecord{Source: b.Source, Exchange: b.Exchange, Filter: b.Filter.String(),
 		Dollars: b.Filter.Dollars(), Args: core.AppendHeaders(nil, args)}
 	if b.Queue != nil {
-		id.QueueKind, id.Queue = b.Queue.spec.Key.Kind, b.Queue.spec.Key.Name
+		id.QueueKind, id.Queue = b.Queue.key.Kind, b.Queue.key.Name
 	}
 	sum := sha256.Sum256(record(id))
 	return s.key(keyBinding, string(sum[:16]))
@@ -164,7 +164,7 @@ func (e *Engine) lasts(b *routing.Binding[*queue]) bool {
 	if b.Exchange != "" {
 		return e.exchanges[b.Exchange].spec.Durable
 	}
-	return b.Queue.spec.Durable
+	return b.Queue.durable
 }
 
 // addBinding keeps a binding. With mu held.
@@ -175,7 +175,7 @@ func (e *Engine) addBinding(b *routing.Binding[*queue], atMostOnce bool) {
 	r := bindingRecord{Source: b.Source, Exchange: b.Exchange, Filter: b.Filter.String(),
 		Dollars: b.Filter.Dollars(), AtMostOnce: atMostOnce}
 	if b.Queue != nil {
-		r.QueueKind, r.Queue = b.Queue.spec.Key.Kind, b.Queue.spec.Key.Name
+		r.QueueKind, r.Queue = b.Queue.key.Kind, b.Queue.key.Name
 	}
 	if len(b.Args) > 0 {
 		r.Args = core.AppendHeaders(nil, b.Args)

@@ -38,7 +38,7 @@ func TestEngineOnDisk(t *testing.T) {
 func TestEngineOnDiskWithSmallWindow(t *testing.T) {
 	enginetest.Run(t, func(t *testing.T) core.Engine {
 		e, _ := openOnDisk(t, store.MemoryDisk())
-		e.window = window{count: 4, bytes: 1 << 20}
+		e.window = windowSize{count: 4, bytes: 1 << 20}
 		return e
 	})
 }

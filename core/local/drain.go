@@ -99,11 +99,11 @@ func (q *queue) pick() *consumer {
 
 // hand offers one entry to one consumer. mu is given up meanwhile.
 func (q *queue) hand(b *core.Batch, c *consumer, e entry) {
-	q.busy, q.out, q.settled, c.resumed = c, e, false, false
+	q.busy, q.out, q.settled, c.resumed = c, e.seq, false, false
 	q.unlock()
 	v := c.recv.Deliver(e.delivery(b))
 	q.mu.Lock()
-	q.busy, q.out = nil, entry{}
+	q.busy = nil
 	if q.waiters != nil {
 		close(q.waiters)
 		q.waiters = nil
@@ -159,7 +159,7 @@ func (q *queue) settle(e entry, o core.Outcome) {
 		}
 		q.giveBack(e)
 	default:
-		e.started = q.spec.Key.Kind == core.SessionQueue
+		e.started = q.key.Kind == core.SessionQueue
 		q.giveBack(e)
 	}
 }

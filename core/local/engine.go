@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,12 +27,13 @@ type Engine struct {
 	start time.Time
 	gens  generations
 
-	topics *exchange // amq.topic
-	byName *exchange // the default exchange, which the router does not know
+	plain  core.QueueArgs // of queues without arguments; never changed
+	topics *exchange      // amq.topic
+	byName *exchange      // the default exchange, which the router does not know
 
 	unroutable atomic.Uint64
 
-	window window
+	window windowSize
 	disk   *disk // nil: nothing is kept over a restart
 
 	mu        sync.RWMutex
@@ -54,7 +54,7 @@ func New(log *slog.Logger) *Engine {
 		router:    routing.NewRouter[*queue](),
 		exchanges: map[string]*exchange{},
 		queues:    map[core.QueueKey]*queue{},
-		window:    wholeWindow,
+		window:    windowSize{count: wholeCount, bytes: wholeBytes},
 	}
 	for _, s := range standard() {
 		if err := e.DeclareExchange(context.Background(), s); err != nil {
@@ -123,7 +123,7 @@ func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueIn
 	defer e.mu.Unlock()
 	q, err := e.findLocked(s.Key, s.By)
 	if q != nil {
-		if err == nil && !s.Passive && !sameQueue(q.spec, s) {
+		if err == nil && !s.Passive && !q.like(&s) {
 			err = fmt.Errorf("%v: %w", s.Key, core.ErrConflict)
 		}
 		if err != nil {
@@ -157,15 +157,6 @@ func (e *Engine) named(k core.QueueKey) {
 	}
 }
 
-func sameQueue(a, b core.QueueSpec) bool {
-	a.Args.Shown, b.Args.Shown = nil, nil
-	if !a.Exclusive && !b.Exclusive {
-		a.By, b.By = 0, 0
-	}
-	a.Drops, b.Drops = nil, nil
-	return reflect.DeepEqual(a, b)
-}
-
 // supported refuses what this engine cannot do yet, by name.
 func supported(a core.QueueArgs) error {
 	for _, x := range []struct {
@@ -193,7 +184,7 @@ func (e *Engine) DeleteQueue(_ context.Context, k core.QueueKey, o core.DeleteOp
 	if err != nil {
 		return 0, err
 	}
-	if o.IfOwned && (!q.spec.Exclusive || q.spec.By != o.By) {
+	if o.IfOwned && (!q.exclusive || q.by != o.By) {
 		return 0, fmt.Errorf("%v: %w", k, core.ErrLocked)
 	}
 	return e.remove(q, closing{DeleteOptions: o})
@@ -202,15 +193,15 @@ func (e *Engine) DeleteQueue(_ context.Context, k core.QueueKey, o core.DeleteOp
 // remove takes a queue out of the topology, then ends it.
 func (e *Engine) remove(q *queue, o closing) (int, error) {
 	e.mu.Lock()
-	if e.queues[q.spec.Key] != q {
+	if e.queues[q.key] != q {
 		e.mu.Unlock()
-		return 0, fmt.Errorf("%v: %w", q.spec.Key, core.ErrNotFound)
+		return 0, fmt.Errorf("%v: %w", q.key, core.ErrNotFound)
 	}
 	if err := q.close(o); err != nil {
 		e.mu.Unlock()
 		return 0, err
 	}
-	delete(e.queues, q.spec.Key)
+	delete(e.queues, q.key)
 	gone := e.router.RemoveQueue(q)
 	for _, rb := range gone {
 		e.bindings--
@@ -219,7 +210,7 @@ func (e *Engine) remove(q *queue, o closing) (int, error) {
 			e.unused(rb.Source)
 		}
 	}
-	e.named(q.spec.Key)
+	e.named(q.key)
 	e.disk.dropQueue(q, gone)
 	e.mu.Unlock()
 	return q.end(), nil
@@ -252,8 +243,8 @@ func (e *Engine) EachQueue(f func(core.QueueKey, core.SessionID)) {
 	owners := make(map[core.QueueKey]core.SessionID, len(e.queues))
 	for k, q := range e.queues {
 		owners[k] = 0
-		if q.spec.Exclusive {
-			owners[k] = q.spec.By
+		if q.exclusive {
+			owners[k] = q.by
 		}
 	}
 	e.mu.RUnlock()

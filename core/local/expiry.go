@@ -12,7 +12,7 @@ import (
 
 // date sets an entry's deadline and whether it is instant.
 func (q *queue) date(e *entry) {
-	a, p := &q.spec.Args, e.msg.Props
+	a, p := q.args, e.msg.Props
 	if a.HasMessageTTL {
 		e.deadline = later(q.engine.clock(), a.MessageTTL)
 		e.instant = a.MessageTTL == 0
@@ -90,14 +90,14 @@ func (q *queue) sweep() {
 
 // used restarts the clock of x-expires. It takes mu.
 func (q *queue) used() {
-	if q.spec.Args.Expires == 0 {
+	if q.args.Expires == 0 {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.lastUsed = q.engine.clock()
 	if q.idle == nil && !q.dead {
-		q.idle = time.AfterFunc(q.spec.Args.Expires, q.unused)
+		q.idle = time.AfterFunc(q.args.Expires, q.unused)
 	}
 }
 
@@ -105,9 +105,9 @@ func (q *queue) used() {
 // it has consumers.
 func (q *queue) idleFor() time.Duration {
 	if len(q.consumers) > 0 {
-		return q.spec.Args.Expires
+		return q.args.Expires
 	}
-	return q.spec.Args.Expires - (q.engine.clock() - q.lastUsed)
+	return q.args.Expires - (q.engine.clock() - q.lastUsed)
 }
 
 // unused deletes the queue when nobody used it for x-expires. Without mu.

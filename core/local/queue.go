@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -13,13 +14,18 @@ import (
 // unless they say otherwise.
 type queue struct {
 	engine *Engine
-	spec   core.QueueSpec
+	key    core.QueueKey
+	args   *core.QueueArgs // the engine's own when there are none
+	drops  *core.Drops
+	by     core.SessionID
 	named  *target // of the default exchange; nil for queues that have no name there
+
+	durable, exclusive, autoDelete bool
 
 	mu        sync.Mutex
 	ready     ring     // never handed over
 	back      returned // handed over and returned
-	shelf     shelf    // what waits on disk only; younger than ready
+	shelf     *shelf   // what waits on disk only, younger than ready; nil: no store
 	replays   []replay
 	lastSeq   uint64
 	bytes     int64 // payload of all that is here, out or waiting
@@ -35,12 +41,12 @@ type queue struct {
 	free      int         // consumers that have room
 
 	// One drainer at a time: busy is the consumer whose Deliver runs, out the
-	// entry that it got, early what Settle said of it meanwhile.
+	// seq of what it got, early what Settle said of that meanwhile.
 	draining bool
 	settled  bool // early counts
 	early    core.Outcome
 	busy     *consumer
-	out      entry
+	out      uint64
 	waiters  chan struct{} // closed when busy ends
 
 	dead     bool
@@ -52,12 +58,14 @@ type queue struct {
 }
 
 func newQueue(e *Engine, s core.QueueSpec) *queue {
-	s.Passive = false
-	q := &queue{engine: e, spec: s}
+	q := &queue{engine: e, key: s.Key, args: &e.plain, drops: s.Drops, by: s.By,
+		durable: s.Durable, exclusive: s.Exclusive, autoDelete: s.AutoDelete}
+	if !reflect.ValueOf(s.Args).IsZero() {
+		q.args = &s.Args
+	}
 	if s.Key.Kind == core.NamedQueue {
 		q.named = &target{queue: q}
 	}
-	q.shelf.to = &target{queue: q}
 	return q
 }
 
@@ -65,31 +73,41 @@ func newQueue(e *Engine, s core.QueueSpec) *queue {
 func (q *queue) adopt(d *core.Drops) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.spec.Drops == nil {
-		q.spec.Drops = d
+	if q.drops == nil {
+		q.drops = d
 	}
 }
 
+// like tells whether the queue is as a second declare says. Without mu.
+func (q *queue) like(s *core.QueueSpec) bool {
+	if s.Durable != q.durable || s.Exclusive != q.exclusive || s.AutoDelete != q.autoDelete || s.Exclusive && s.By != q.by {
+		return false
+	}
+	a, b := *q.args, s.Args
+	a.Shown, b.Shown = nil, nil
+	return reflect.DeepEqual(a, b)
+}
+
 // refuses: a full queue answers the publisher instead of dropping. Without mu.
-func (q *queue) refuses() bool { return q.spec.Args.Overflow != core.DropHead }
+func (q *queue) refuses() bool { return q.args.Overflow != core.DropHead }
 
 // owner refuses other sessions on an exclusive queue. Without mu.
 func (q *queue) owner(by core.SessionID) error {
-	if q.spec.Exclusive && by != 0 && by != q.spec.By {
-		return fmt.Errorf("%v: %w", q.spec.Key, core.ErrLocked)
+	if q.exclusive && by != 0 && by != q.by {
+		return fmt.Errorf("%v: %w", q.key, core.ErrLocked)
 	}
 	return nil
 }
 
 // forgets: a subscription's queue holds AtMostOnce messages only while a
 // consumer is attached. Without mu.
-func (q *queue) forgets() bool { return q.spec.Key.Kind != core.NamedQueue }
+func (q *queue) forgets() bool { return q.key.Kind != core.NamedQueue }
 
 // info takes mu.
 func (q *queue) info() core.QueueInfo {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := core.QueueInfo{Key: q.spec.Key, Messages: q.waiting(), Unsettled: q.held, Bytes: q.bytes, Consumers: len(q.consumers)}
+	i := core.QueueInfo{Key: q.key, Messages: q.waiting(), Unsettled: q.held, Bytes: q.bytes, Consumers: len(q.consumers)}
 	if q.busy != nil && !q.dead {
 		i.Unsettled++ // on its way
 	}
@@ -97,11 +115,11 @@ func (q *queue) info() core.QueueInfo {
 }
 
 // waiting is the number of ready messages.
-func (q *queue) waiting() int { return q.ready.len() + len(q.back) + q.shelf.n }
+func (q *queue) waiting() int { return q.ready.len() + len(q.back) + q.onDisk() }
 
 // unlock gives up mu, and first passes what was settled under it to the store.
 func (q *queue) unlock() {
-	if q.shelf.settled.Len() > 0 {
+	if q.shelf != nil && q.shelf.settled.Len() > 0 {
 		q.shelf.pass()
 	}
 	q.mu.Unlock()
@@ -124,18 +142,18 @@ func (q *queue) putLocked(b *core.Batch, m *core.Message, to *target) {
 // enter gives a message its place; not ok when the queue does not take it.
 func (q *queue) enter(m *core.Message, to *target) (e entry, ok bool) {
 	if q.dead {
-		q.spec.Drops.Add(core.DropEnded, 1)
+		q.drops.Add(core.DropEnded, 1)
 		return e, false
 	}
 	e = entry{msg: m, to: to, transient: m.Guarantee == core.AtMostOnce || to.atMostOnce}
 	if e.transient && len(q.consumers) == 0 && q.forgets() {
-		q.spec.Drops.Add(core.DropOffline, 1)
+		q.drops.Add(core.DropOffline, 1)
 		return e, false
 	}
 	q.lastSeq++
 	e.seq = q.lastSeq
 	q.bytes += e.size()
-	if m.Props != nil || q.spec.Args.HasMessageTTL {
+	if m.Props != nil || q.args.HasMessageTTL {
 		q.date(&e)
 	}
 	return e, true
@@ -224,7 +242,7 @@ func (q *queue) take() (entry, bool) {
 // drop gives up an entry that was taken out.
 func (q *queue) drop(e entry, why core.DropReason) {
 	q.done(e)
-	q.spec.Drops.Add(why, 1)
+	q.drops.Add(why, 1)
 }
 
 // done: an entry has left the queue for good.
@@ -238,7 +256,7 @@ func (q *queue) done(e entry) {
 // over tells whether the queue would be beyond its limits with so much more.
 // What is out for settlement does not count.
 func (q *queue) over(n int, bytes int64) bool {
-	a := &q.spec.Args
+	a := q.args
 	return a.HasMaxLength && q.waiting()+n > a.MaxLength ||
 		a.HasMaxBytes && q.waitBytes+bytes > a.MaxBytes
 }
@@ -246,7 +264,7 @@ func (q *queue) over(n int, bytes int64) bool {
 // trim drops the oldest until the queue is within its limits. One that
 // refuses keeps what came back to it.
 func (q *queue) trim() {
-	a := &q.spec.Args
+	a := q.args
 	if !a.HasMaxLength && !a.HasMaxBytes || q.refuses() {
 		return
 	}
@@ -259,7 +277,7 @@ func (q *queue) dropOldest() bool {
 	if q.oldest() == nil || q.oldest().pending {
 		return false
 	}
-	if q.spec.Key.Kind == core.SessionQueue && len(q.back) > 0 {
+	if q.key.Kind == core.SessionQueue && len(q.back) > 0 {
 		if q.ready.len() == 0 || q.ready.at(0).pending {
 			return false
 		}
@@ -318,13 +336,13 @@ func (q *queue) close(o closing) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if o.IfUnused && len(q.consumers) > 0 {
-		return fmt.Errorf("%v has consumers: %w", q.spec.Key, core.ErrInUse)
+		return fmt.Errorf("%v has consumers: %w", q.key, core.ErrInUse)
 	}
 	if o.IfEmpty && q.waiting() > 0 {
-		return fmt.Errorf("%v has messages: %w", q.spec.Key, core.ErrInUse)
+		return fmt.Errorf("%v has messages: %w", q.key, core.ErrInUse)
 	}
 	if o.idle && q.idleFor() > 0 {
-		return fmt.Errorf("%v was used: %w", q.spec.Key, core.ErrInUse)
+		return fmt.Errorf("%v was used: %w", q.key, core.ErrInUse)
 	}
 	q.dead = true
 	return nil
@@ -338,14 +356,14 @@ func (q *queue) end() int {
 	left := q.consumers
 	q.consumers, q.free = nil, 0
 	for _, c := range left {
-		c.cancelled, c.held = true, nil
+		c.cancelled, c.held = true, outstanding{}
 	}
 	for q.busy != nil {
 		q.awaitDeliver()
 	}
 	n := q.purge()
 	q.held, q.bytes = 0, 0
-	if s := &q.shelf; s.spool != nil {
+	if s := q.shelf; s != nil {
 		s.settled.Reset()
 		s.spool.clear(&s.settled)
 	}

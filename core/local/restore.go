@@ -86,7 +86,7 @@ func (e *Engine) restoreQueues(d *disk) error {
 		}
 		q := newQueue(e, core.QueueSpec{Key: k, Durable: true, Exclusive: r.Exclusive, AutoDelete: r.AutoDelete,
 			Args: args, By: r.By})
-		q.shelf.spool = &spool{store: d.store, space: d.space, queue: r.Number, boot: d.boot}
+		q.shelf = newShelf(q, &spool{store: d.store, space: d.space, queue: r.Number, boot: d.boot})
 		d.next = max(d.next, r.Number)
 		e.queues[k] = q
 		e.named(k)
@@ -160,7 +160,7 @@ const seqBits = 40
 
 // count finds out what waits on disk.
 func (q *queue) count() error {
-	s := &q.shelf
+	s := q.shelf
 	first, end := s.spool.space.all(keyMessage, s.spool.queue)
 	var bad error
 	err := s.spool.store.Scan(first, end, func(key, value []byte) bool {
@@ -196,7 +196,7 @@ func (q *queue) count() error {
 }
 
 func (q *queue) countAttempts() error {
-	s := &q.shelf
+	s := q.shelf
 	first, end := s.spool.space.all(keyAttempts, s.spool.queue)
 	return s.spool.store.Scan(first, end, func(key, value []byte) bool {
 		if len(value) == 4 {

@@ -46,7 +46,7 @@ type ring struct {
 	n    int
 }
 
-const ringKeep = 16 // entries kept allocated when empty
+const ringKeep = 32 // entries kept allocated when empty
 
 func (r *ring) len() int { return r.n }
 
@@ -65,7 +65,14 @@ func (r *ring) grow() {
 	if r.n < len(r.buf) {
 		return
 	}
-	buf := make([]entry, max(8, 2*len(r.buf)))
+	size := 8
+	switch n := len(r.buf); {
+	case n >= 512:
+		size = 2 * n
+	case n > 0:
+		size = 4 * n
+	}
+	buf := make([]entry, size)
 	for i := range r.n {
 		buf[i] = *r.at(i)
 	}

@@ -12,19 +12,22 @@ import (
 // A queue with a store keeps a window of its oldest messages in memory and the
 // rest on disk only. What is on disk only is younger than all that is in ready,
 // and is read back in order when ready is used up.
-type window struct {
+type windowSize struct {
 	count int   // entries in ready from which on new ones are on disk only
 	bytes int64 // or payload bytes of what waits, while ready has some
 }
 
-// wholeWindow is for every queue; half of it is read back at once.
-var wholeWindow = window{count: 2048, bytes: 2 << 20}
+// The window of every queue; half of it is read back at once.
+const (
+	wholeCount = 2048
+	wholeBytes = 2 << 20
+)
 
 const retryFetch = time.Second
 
 // shelf is a queue's part on disk. Under queue.mu, as its methods expect.
 type shelf struct {
-	spool   *spool // nil: there is no store
+	spool   *spool
 	to      *target
 	n       int      // messages on disk only
 	next    uint64   // none of them is before this seq
@@ -38,24 +41,40 @@ type shelf struct {
 	fault   error // what is on disk is damaged
 }
 
+// newShelf is for a queue's part of the store; without a store it has none.
+func newShelf(q *queue, s *spool) *shelf {
+	return &shelf{spool: s, to: &target{queue: q}}
+}
+
+// onDisk is the number of messages that are on disk only.
+func (q *queue) onDisk() int {
+	if q.shelf == nil {
+		return 0
+	}
+	return q.shelf.n
+}
+
 // keeps tells whether a message that a route brings here is written to disk
 // before it is confirmed. Without mu.
 func (q *queue) keeps(m *core.Message, t *target) bool {
-	return q.spec.Durable && q.shelf.spool != nil && m.Guarantee >= core.Durable && !t.atMostOnce
+	return q.durable && q.shelf != nil && m.Guarantee >= core.Durable && !t.atMostOnce
 }
 
 // takes tells whether a new message goes on disk only.
 func (s *shelf) takes(q *queue) bool {
+	if s == nil {
+		return false
+	}
 	w := &q.engine.window
-	return s.spool != nil && (s.n > 0 || q.ready.len() >= w.count ||
-		q.waitBytes >= w.bytes && q.ready.len() > 0)
+	return s.n > 0 || q.ready.len() >= w.count ||
+		q.waitBytes >= w.bytes && q.ready.len() > 0
 }
 
 // spill lets a new entry wait on disk only. One that nobody wrote yet is
 // written now, to be forgotten at a restart; a subscription's QoS 0 is not
 // worth it.
 func (q *queue) spill(e entry) {
-	s := &q.shelf
+	s := q.shelf
 	if !e.stored {
 		if e.transient && q.forgets() {
 			q.drop(e, core.DropOverflow)
@@ -86,7 +105,7 @@ func (q *queue) whenApplied(e *entry) func(error) {
 	return func(err error) {
 		q.mu.Lock()
 		defer q.unlock()
-		s := &q.shelf
+		s := q.shelf
 		if s.epoch != epoch || q.dead {
 			return
 		}
@@ -119,14 +138,14 @@ func (q *queue) wakeStarved() {
 
 // overOnDisk: the oldest has to go, and it is on disk.
 func (q *queue) overOnDisk() bool {
-	return q.shelf.n > 0 && q.ready.len() == 0 && !q.refuses() && q.over(0, 0)
+	return q.onDisk() > 0 && q.ready.len() == 0 && !q.refuses() && q.over(0, 0)
 }
 
 // fetch reads the oldest of what is on disk only. False: there is nothing to
 // read now. mu is given up meanwhile.
 func (q *queue) fetch() bool {
-	s := &q.shelf
-	if s.n == 0 || s.fault != nil || q.ready.len() > 0 {
+	s := q.shelf
+	if s == nil || s.n == 0 || s.fault != nil || q.ready.len() > 0 {
 		return false
 	}
 	last := s.readable()
@@ -183,7 +202,7 @@ func (s *shelf) written(seq uint64) {
 
 // shelved puts a message that was read back into ready.
 func (q *queue) shelved(l *loaded) {
-	s := &q.shelf
+	s := q.shelf
 	if l.stale {
 		s.remove(l.seq)
 		return
@@ -207,10 +226,10 @@ func (q *queue) unreadable(err error) {
 		return
 	case errors.Is(err, store.ErrCorrupt):
 		q.shelf.fault = err
-		q.engine.log.Error("queue stopped: its messages on disk are damaged", "queue", q.spec.Key.String(), "error", err)
+		q.engine.log.Error("queue stopped: its messages on disk are damaged", "queue", q.key.String(), "error", err)
 		return
 	}
-	q.engine.log.Warn("queue cannot read its messages, trying again", "queue", q.spec.Key.String(), "error", err)
+	q.engine.log.Warn("queue cannot read its messages, trying again", "queue", q.key.String(), "error", err)
 	q.shelf.starved = true
 	time.AfterFunc(retryFetch, func() {
 		q.mu.Lock()
@@ -226,7 +245,8 @@ func (q *queue) takeAnywhere() (entry, bool) {
 		if e, ok := q.take(); ok {
 			return e, true
 		}
-		if wait := q.shelf.loading; wait != nil {
+		if s := q.shelf; s != nil && s.loading != nil {
+			wait := s.loading
 			q.unlock()
 			<-wait
 			q.mu.Lock()
@@ -251,7 +271,7 @@ func (s *shelf) pass() {
 
 // purge removes what waits from the disk, and leaves what is out.
 func (s *shelf) purge(q *queue) {
-	if s.spool == nil {
+	if s == nil {
 		return
 	}
 	drop := func(e *entry) bool {
@@ -274,7 +294,7 @@ func (s *shelf) purge(q *queue) {
 func (q *queue) putStored(b *core.Batch, m *core.Message, to *target, done core.Done) {
 	q.mu.Lock()
 	defer q.unlock()
-	s := &q.shelf
+	s := q.shelf
 	if s.fault != nil {
 		finish(done, false, s.fault)
 		return

@@ -40,8 +40,8 @@ func testsMayImport() []rule {
 // listed may be used by nobody.
 func libraries() []rule {
 	return []rule{
-		{"github.com/mochi-mqtt/server/v2/packets", []string{"adapters/mqtt"}},
-		{"github.com/go-stomp/stomp/v3/frame", []string{"adapters/stomp"}},
+		{"github.com/mochi-mqtt/server/v2/packets", []string{"adapters/mqtt", "cmd/entrepot/internal/client"}},
+		{"github.com/go-stomp/stomp/v3/frame", []string{"adapters/stomp", "cmd/entrepot/internal/client"}},
 		{"github.com/go-stomp/stomp/v3", []string{"cmd/entrepot..."}},
 		{"github.com/cockroachdb/pebble/v2...", []string{"core/store"}},
 		{"github.com/pelletier/go-toml/v2...", []string{"conf"}},

@@ -1,0 +1,117 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Protocols that the tool speaks.
+const (
+	protocolMQTT  = "mqtt"
+	protocolSTOMP = "stomp"
+)
+
+const dialTime = 10 * time.Second
+
+// endpoint is one parsed broker URL.
+type endpoint struct {
+	protocol string
+	address  string // host:port
+	user     string
+	password string
+	login    bool // the URL names a user
+	vhost    string
+}
+
+// parseEndpoint reads mqtt://[user[:password]@]host[:port] or the same with
+// stomp, whose path names the virtual host.
+func parseEndpoint(text string) (endpoint, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return endpoint{}, fmt.Errorf("broker address: %w", err)
+	}
+	ports := map[string]string{protocolMQTT: "1883", protocolSTOMP: "61613"}
+	port, known := ports[u.Scheme]
+	if !known || u.Hostname() == "" {
+		return endpoint{}, fmt.Errorf("broker address %q: not mqtt://HOST[:PORT] or stomp://HOST[:PORT]", text)
+	}
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	e := endpoint{protocol: u.Scheme, address: net.JoinHostPort(u.Hostname(), port), vhost: "/"}
+	if u.User != nil {
+		e.login, e.user = true, u.User.Username()
+		e.password, _ = u.User.Password()
+	}
+	if p := strings.TrimPrefix(u.Path, "/"); p != "" {
+		e.vhost = p
+	}
+	if strings.ContainsAny(e.user+e.password+e.vhost, "\r\n\x00") {
+		return endpoint{}, fmt.Errorf("broker address %q: a line break in user, password or path", text)
+	}
+	return e, nil
+}
+
+// speaks gives the dialect for this end.
+func (e endpoint) speaks(o *Options) dialect {
+	if e.protocol == protocolSTOMP {
+		return newStomp(e, o)
+	}
+	return newMqtt(e, o)
+}
+
+// loopback tells whether other 127.0.0.x addresses can serve as a source.
+func (e endpoint) loopback() bool {
+	host, _, err := net.SplitHostPort(e.address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.To4() != nil && ip.IsLoopback()
+}
+
+// dial opens a connection with a read buffer of the given size. Source 0 is
+// any address, source n is 127.0.0.n.
+func (e endpoint) dial(ctx context.Context, source, buffer int) (*link, error) {
+	d := net.Dialer{Timeout: dialTime, KeepAlive: -1}
+	if source > 0 {
+		d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(source))}
+	}
+	conn, err := d.DialContext(ctx, "tcp", e.address)
+	if err != nil {
+		return nil, fmt.Errorf("broker %s: %w", e.address, err)
+	}
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("broker %s: %w", e.address, err)
+	}
+	return &link{conn: conn, raw: raw, in: make([]byte, buffer)}, nil
+}
+
+// clientID is unique within a run and fits the 23 characters that MQTT 3.1.1
+// promises ([MQTT-3.1.3-5]).
+func clientID(run uint32, role string, n int) string {
+	return "bench" + strconv.FormatUint(uint64(run), 36) + role + strconv.Itoa(n)
+}
+
+// open dials and opens a session. What else is to be agreed on has until the
+// deadline that it leaves set.
+func (e endpoint) open(ctx context.Context, d dialect, id string, source, buffer int) (*link, error) {
+	l, err := e.dial(ctx, source, buffer)
+	if err != nil {
+		return nil, err
+	}
+	l.conn.SetDeadline(time.Now().Add(dialTime))
+	if err := d.greet(l, id); err != nil {
+		l.conn.Close()
+		return nil, err
+	}
+	return l, nil
+}

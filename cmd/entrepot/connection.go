@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"entrepot/cmd/entrepot/internal/client"
+)
+
+var errNoTopic = errors.New("no topic: the URL ends behind the host, and there is no --topic")
+
+// connection is what pub and sub share: how to reach a broker.
+type connection struct {
+	options client.Options
+	topics  []string
+	quiet   bool
+}
+
+func (n *connection) flags(c *cobra.Command, topic string) {
+	f := c.Flags()
+	f.StringArrayVarP(&n.topics, "topic", "t", nil, topic)
+	f.StringVarP(&n.options.Version, "mqtt-version", "V", "5", "MQTT `VERSION`, 3.1.1 or 5")
+	f.StringVar(&n.options.Host, "host", "/", "STOMP host header `NAME`, for some brokers the virtual host")
+	f.StringVar(&n.options.Socket, "unix", "", "connect to the unix socket `PATH` instead of the URL's host")
+	f.DurationVar(&n.options.Timeout, "timeout", 10*time.Second, "wait for the broker's answers for `TIME`")
+	f.BoolVar(&n.quiet, "quiet", false, "no notes on standard error")
+}
+
+// urlAnd checks that there is a URL, and at most so many arguments behind it.
+func urlAnd(more int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return errors.New("no URL")
+		case len(args) > 1+more:
+			return fmt.Errorf("unexpected argument %q: one with blanks stands in quotes", args[1+more])
+		}
+		return nil
+	}
+}
+
+// url reads the URL and checks the flags that all share.
+func (n *connection) url(c *cobra.Command, text string) (client.URL, error) {
+	u, err := client.ParseURL(text)
+	switch {
+	case err != nil:
+		return u, err
+	case n.options.Version != "3.1.1" && n.options.Version != "5":
+		return u, fmt.Errorf("--mqtt-version %q: 3.1.1 or 5", n.options.Version)
+	case n.options.Timeout <= 0:
+		return u, errors.New("--timeout: above 0")
+	case u.Protocol == client.MQTT && c.Flags().Changed("host"):
+		return u, errors.New("--host is for stomp:// only")
+	}
+	return u, n.notForSTOMP(c, u, "mqtt-version")
+}
+
+// notForSTOMP refuses flags that would do nothing.
+func (n *connection) notForSTOMP(c *cobra.Command, u client.URL, flags ...string) error {
+	for _, f := range flags {
+		if u.Protocol == client.STOMP && c.Flags().Changed(f) {
+			return fmt.Errorf("--%s is for mqtt:// only", f)
+		}
+	}
+	return nil
+}
+
+func (n *connection) dial(c *cobra.Command, u client.URL) (client.Conn, error) {
+	n.options.Note = func(text string) { n.note(c, text) }
+	return client.Dial(c.Context(), u, n.options)
+}
+
+// finish closes the connection and returns the first error.
+func finish(err error, conn client.Conn) error {
+	closed := conn.Close()
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted")
+	case err != nil:
+		return err
+	}
+	return closed
+}
+
+func (n *connection) note(c *cobra.Command, text string) {
+	if !n.quiet {
+		c.PrintErrln("entrepot: " + text)
+	}
+}
+
+// parseHeaders reads NAME:VALUE; blanks around the value are not part of it.
+func parseHeaders(texts []string) ([]client.Header, error) {
+	var all []client.Header
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, ":")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--header %q: not NAME:VALUE", text)
+		}
+		all = append(all, client.Header{Name: name, Value: strings.TrimSpace(value)})
+	}
+	return all, nil
+}

@@ -1,0 +1,10 @@
+// Command entrepot is the broker and its tools.
+//
+// main.go turns a command line into an exit code, and signals into the end of
+// a context; root.go lists the commands. serve.go wires the broker together in
+// reading order, with listen.go for its addresses and gc.go for its memory;
+// publish.go and subscribe.go are the clients.
+//
+// Exit codes: 0 done, 1 failed on the way, 2 a command line or settings that
+// make no sense.
+package main

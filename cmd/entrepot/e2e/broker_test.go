@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"entrepot/adapters/mqtt"
+	"entrepot/adapters/stomp"
+	"entrepot/core"
+	"entrepot/core/local"
+)
+
+// broker is a whole broker in this process: engine, core and front-ends,
+// wired as the program does.
+type broker struct {
+	core  *core.Broker
+	mqtt  *mqtt.Server
+	stomp *stomp.Server
+}
+
+// settings are what a scenario may change.
+type settings struct {
+	mqtt  mqtt.Config
+	stomp stomp.Config
+}
+
+// set changes one setting, from a script's word.
+func (s *settings) set(word string) error {
+	switch word {
+	case "mqtt.origin_property":
+		s.mqtt.OriginProperty = true
+	case "stomp.topic_separator=/":
+		s.stomp.TopicSeparator = "/"
+	default:
+		return fmt.Errorf("no setting %q", word)
+	}
+	return nil
+}
+
+// startBroker starts a broker with default settings and no listener.
+func startBroker(t *testing.T) *broker {
+	t.Helper()
+	return newBroker(settings{mqtt.DefaultConfig(), stomp.DefaultConfig()})
+}
+
+func newBroker(s settings) *broker {
+	log := slog.New(slog.DiscardHandler)
+	b := &broker{core: core.NewBroker(core.DefaultConfig(), "/", local.New(log), nil, log)}
+	realms := core.NewRealms(b.core)
+	b.mqtt = mqtt.New(s.mqtt, realms, log)
+	b.stomp = stomp.New(s.stomp, realms, log)
+	return b
+}
+
+// stop ends it in the program's order: front-ends, then the core.
+func (b *broker) stop(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := b.mqtt.Shutdown(ctx); err != nil {
+		t.Errorf("stopping MQTT: %v", err)
+	}
+	if err := b.stomp.Shutdown(ctx); err != nil {
+		t.Errorf("stopping STOMP: %v", err)
+	}
+	b.core.Close()
+}
+
+// dialMQTT connects by a pipe.
+func (b *broker) dialMQTT() net.Conn {
+	here, there := net.Pipe()
+	b.mqtt.ServeConn(there)
+	return here
+}
+
+// dialSTOMP connects by a pipe.
+func (b *broker) dialSTOMP() net.Conn {
+	here, there := net.Pipe()
+	b.stomp.ServeConn(there)
+	return here
+}
+
+// listen opens both front-ends on free ports of the loopback and returns their
+// addresses.
+func (b *broker) listen(t *testing.T) (mqttAddr, stompAddr string) {
+	t.Helper()
+	open := func(serve func(net.Listener) error) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := serve(l); err != nil {
+			t.Fatal(err)
+		}
+		return l.Addr().String()
+	}
+	return open(b.mqtt.Serve), open(b.stomp.Serve)
+}

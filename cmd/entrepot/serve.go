@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"entrepot/adapters/admin"
+	"entrepot/adapters/mqtt"
+	"entrepot/adapters/stomp"
+	"entrepot/conf"
+	"entrepot/core"
+	"entrepot/core/local"
+)
+
+func serveCommand() *cobra.Command {
+	var file, data string
+	var memory bool
+	var mqttListen, stompListen, httpListen []string
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the broker",
+		Long: `Run the broker until SIGINT or SIGTERM. The first signal lets it say good-bye to
+its clients, for as long as process.grace allows; a second one ends it at once.
+
+An address is HOST:PORT (port 0 takes any free one), unix:/PATH, or "off", which
+closes that protocol. This version has neither users nor TLS yet, so the host
+must be this machine's own: 127.0.0.1, [::1] or localhost.
+
+Settings come from the file, then from the environment (mqtt.limits.linger is
+ENTREPOT_MQTT_LIMITS_LINGER), then from these flags. 'entrepot config' prints a
+file with all of them.`,
+		Example: `  entrepot serve
+  entrepot serve --mqtt 127.0.0.1:1884 --http off
+  entrepot serve --mqtt 127.0.0.1:0,unix:/run/entrepot/mqtt.sock --memory
+  entrepot serve --config /etc/entrepot.toml`,
+		Args: cobra.NoArgs,
+	}
+	f := c.Flags()
+	f.StringVarP(&file, "config", "c", "", "settings `FILE`")
+	f.StringSliceVar(&mqttListen, "mqtt", nil, "listen for MQTT on `ADDRESS` (repeatable; default 127.0.0.1:1883)")
+	f.StringSliceVar(&stompListen, "stomp", nil, "listen for STOMP on `ADDRESS` (repeatable; default 127.0.0.1:61613)")
+	f.StringSliceVar(&httpListen, "http", nil, "listen for HTTP on `ADDRESS`: /healthz, /readyz, /metrics (repeatable; default 127.0.0.1:8080)")
+	f.BoolVar(&memory, "memory", false, "keep everything in memory only, and do not warn of it")
+	f.StringVar(&data, "data", "", "keep messages in `DIR`: not in this version")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if f.Changed("data") {
+			return usage(errors.New("--data: this version keeps everything in memory, and a restart forgets it; say --memory instead"))
+		}
+		cfg, err := load(file, func(cfg *conf.Config) {
+			override(&cfg.MQTT.Listen, mqttListen)
+			override(&cfg.STOMP.Listen, stompListen)
+			override(&cfg.HTTP.Listen, httpListen)
+		})
+		if err != nil {
+			return err
+		}
+		log := newLog(cfg.Log, c.ErrOrStderr())
+		if !memory {
+			log.Warn("everything is kept in memory: a restart forgets queues, sessions and retained messages (--memory: no warning)")
+		}
+		defer setMemory(cfg.Process)()
+		return serve(c.Context(), cfg, log)
+	}
+	return c
+}
+
+func override(listen *[]string, flag []string) {
+	if flag != nil {
+		*listen = flag
+	}
+}
+
+// newLog expects settings that were validated.
+func newLog(l conf.Log, to io.Writer) *slog.Logger {
+	level, _ := l.SlogLevel()
+	o := &slog.HandlerOptions{Level: level}
+	if l.Format == "json" {
+		return slog.New(slog.NewJSONHandler(to, o))
+	}
+	return slog.New(slog.NewTextHandler(to, o))
+}
+
+// server is what a front-end gives to be run.
+type server interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+	Refused() uint64
+}
+
+// front is one protocol: its server and where that listens.
+type front struct {
+	protocol string
+	server   server
+	listen   []string
+}
+
+// serve runs a broker until ctx ends, and stops it in order.
+func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
+	engine := local.New(log)
+	broker := core.NewBroker(cfg.Broker, "/", engine, nil, log)
+	realms := core.NewRealms(broker)
+	var ready atomic.Bool
+
+	clients := []front{
+		{"mqtt", mqtt.New(cfg.MQTT, realms, log), cfg.MQTT.Listen},
+		{"stomp", stomp.New(cfg.STOMP, realms, log), cfg.STOMP.Listen},
+	}
+	var all []front
+	http := front{"http", admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log), cfg.HTTP.Listen}
+	all = append(clients, http)
+
+	err := open(ctx, cfg.Process, all, log)
+	if err == nil {
+		ready.Store(true)
+		log.Info("ready", "version", version())
+		<-ctx.Done()
+		log.Info("stopping", "grace", cfg.Process.Grace)
+	}
+
+	ready.Store(false)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Process.Grace)
+	defer cancel()
+	stopped := shutdown(grace, clients)
+	broker.Close()
+	// Whoever watches the drain over HTTP is served to its end.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	stopped = errors.Join(stopped, http.server.Shutdown(last))
+	if err != nil {
+		return err
+	}
+	if stopped != nil {
+		return fmt.Errorf("stopped, but not in the grace time of %v: %w", cfg.Process.Grace, stopped)
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// refused counts, by protocol, the connections that a limit turned away.
+func refused(fronts []front) map[string]uint64 {
+	n := map[string]uint64{}
+	for _, f := range fronts {
+		n[f.protocol] = f.server.Refused()
+	}
+	return n
+}
+
+// shutdown stops all fronts at once and waits for them.
+func shutdown(ctx context.Context, fronts []front) error {
+	errs := make([]error, len(fronts))
+	var wg sync.WaitGroup
+	for i, f := range fronts {
+		wg.Go(func() { errs[i] = f.server.Shutdown(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// open binds every address first, and only then lets anybody in. Its error
+// names all addresses that cannot be had.
+func open(ctx context.Context, p conf.Process, fronts []front, log *slog.Logger) error {
+	mode, err := p.SocketPermissions()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	bound := make([][]net.Listener, len(fronts))
+	for i, f := range fronts {
+		addresses, err := conf.ParseAddresses(f.listen)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", f.protocol, err))
+		}
+		for _, a := range addresses {
+			l, err := listen(ctx, a, fs.FileMode(mode))
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w (--%s ADDRESS names another, port 0 any free one)", f.protocol, err, f.protocol))
+				continue
+			}
+			bound[i] = append(bound[i], l)
+		}
+	}
+	for i, f := range fronts {
+		for _, l := range bound[i] {
+			if len(errs) > 0 {
+				// The first errors are what counts.
+				_ = l.Close()
+				continue
+			}
+			if err := f.server.Serve(l); err != nil {
+				return err
+			}
+			log.Info("listening", "protocol", f.protocol, "address", shown(l.Addr()))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,150 @@
+package conf
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"entrepot/adapters/admin"
+	"entrepot/adapters/mqtt"
+	"entrepot/adapters/stomp"
+	"entrepot/core"
+)
+
+// Config is everything that can be set, one section for each part.
+type Config struct {
+	Broker  core.Config  `toml:"broker"`
+	MQTT    mqtt.Config  `toml:"mqtt"`
+	STOMP   stomp.Config `toml:"stomp"`
+	HTTP    admin.Config `toml:"http"`
+	Log     Log          `toml:"log"`
+	Process Process      `toml:"process"`
+}
+
+// Log says what is written to standard error.
+type Log struct {
+	// Level is debug, info, warn or error.
+	Level string `toml:"level"`
+	// Format is text or json.
+	Format string `toml:"format"`
+}
+
+// Process holds the settings of the process as a whole.
+type Process struct {
+	// Grace is how long a stop may take before what is left is cut off.
+	Grace time.Duration `toml:"grace"`
+	// SocketMode is the file mode of unix sockets, in octal.
+	SocketMode string `toml:"socket_mode"`
+	// GCHeadroom is how many bytes may be allocated at least between two
+	// garbage collections; 0 leaves the Go runtime's percentage alone.
+	GCHeadroom int64 `toml:"gc_headroom"`
+	// MemoryLimit is how many bytes the process tries to stay under; 0 is three
+	// quarters of what the machine or its container has.
+	MemoryLimit int64 `toml:"memory_limit"`
+}
+
+// DefaultConfig is what runs when nothing is set.
+func DefaultConfig() Config {
+	return Config{
+		Broker:  core.DefaultConfig(),
+		MQTT:    mqtt.DefaultConfig(),
+		STOMP:   stomp.DefaultConfig(),
+		HTTP:    admin.DefaultConfig(),
+		Log:     Log{Level: "info", Format: "text"},
+		Process: Process{Grace: 10 * time.Second, SocketMode: "0660", GCHeadroom: 64 << 20},
+	}
+}
+
+// Sample is the commented file that says the same as DefaultConfig.
+//
+//go:embed entrepot.toml
+var Sample string
+
+// Load returns the defaults, changed by the file, changed by the environment
+// (as of os.Environ). An empty path is no file. It does not validate, so that
+// flags can still change something.
+func Load(path string, environ []string) (Config, error) {
+	c := DefaultConfig()
+	if path != "" {
+		if err := c.readFile(path); err != nil {
+			return c, err
+		}
+	}
+	return c, c.readEnviron(environ)
+}
+
+// Validate returns all that makes no sense, each error naming its key.
+func (c Config) Validate() error {
+	errs := []error{
+		section("broker", c.Broker.Validate()),
+		section("mqtt", c.MQTT.Validate()),
+		section("stomp", c.STOMP.Validate()),
+		section("http", c.HTTP.Validate()),
+		section("log", c.Log.Validate()),
+		section("process", c.Process.Validate()),
+	}
+	return errors.Join(append(errs, c.checkListeners())...)
+}
+
+// section names the section of an error, where it does not do so itself.
+func section(name string, err error) error {
+	if err == nil || strings.HasPrefix(err.Error(), name+": ") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// Validate returns an error for a word that is not known.
+func (l Log) Validate() error {
+	if _, err := l.SlogLevel(); err != nil {
+		return err
+	}
+	if l.Format != "text" && l.Format != "json" {
+		return fmt.Errorf("format %q: text or json", l.Format)
+	}
+	return nil
+}
+
+// SlogLevel is Level as slog has it.
+func (l Log) SlogLevel() (slog.Level, error) {
+	switch l.Level {
+	case "debug":
+		return slog.LevelDebug, nil
+	case "info":
+		return slog.LevelInfo, nil
+	case "warn":
+		return slog.LevelWarn, nil
+	case "error":
+		return slog.LevelError, nil
+	}
+	return 0, fmt.Errorf("level %q: debug, info, warn or error", l.Level)
+}
+
+// Validate returns an error for a setting that makes no sense.
+func (p Process) Validate() error {
+	_, err := p.SocketPermissions()
+	switch {
+	case err != nil:
+		return err
+	case p.Grace < 0:
+		return fmt.Errorf("grace %v: not negative", p.Grace)
+	case p.GCHeadroom < 0:
+		return fmt.Errorf("gc_headroom %d: not negative", p.GCHeadroom)
+	case p.MemoryLimit != 0 && p.MemoryLimit < 16<<20:
+		return fmt.Errorf("memory_limit %d: at least 16MiB, or 0", p.MemoryLimit)
+	}
+	return nil
+}
+
+// SocketPermissions is SocketMode as a number.
+func (p Process) SocketPermissions() (uint32, error) {
+	mode, err := strconv.ParseUint(p.SocketMode, 8, 32)
+	if err != nil || mode > 0o777 {
+		return 0, fmt.Errorf("socket_mode %q: an octal file mode such as \"0660\"", p.SocketMode)
+	}
+	return uint32(mode), nil
+}
