@@ -89,6 +89,22 @@ func (d *dotted) plain(text string, sep byte) bool {
 	return count <= MaxLevels && !(d.nonempty && last == sep)
 }
 
+// exchanged is text with another separator; text itself when it has none.
+func exchanged(text string, from, to byte) string {
+	i := strings.IndexByte(text, from)
+	if i < 0 {
+		return text
+	}
+	var room [128]byte
+	b := append(room[:0], text...)
+	for ; i < len(b); i++ {
+		if b[i] == from {
+			b[i] = to
+		}
+	}
+	return string(b)
+}
+
 // refuse is the error for a fault at a level and byte.
 func (d *dotted) refuse(fault Fault, level, at int) error {
 	return &TextError{Of: d.of, Fault: fault, Level: level, Byte: at}
@@ -97,7 +113,7 @@ func (d *dotted) refuse(fault Fault, level, at int) error {
 // parse turns a text into canonical text.
 func (d *dotted) parse(text string) (string, error) {
 	if d.plain(text, '.') {
-		return strings.ReplaceAll(text, ".", "/"), nil
+		return exchanged(text, '.', '/'), nil
 	}
 	if len(text) > maxSpelled {
 		return "", d.refuse(FaultLong, 0, maxSpelled)
@@ -155,7 +171,7 @@ func (d *dotted) print(text string) (string, error) {
 		return "", d.refuse(FaultEmpty, 0, -1)
 	}
 	if d.plain(text, '/') {
-		return strings.ReplaceAll(text, "/", "."), nil
+		return exchanged(text, '/', '.'), nil
 	}
 	buf := make([]byte, 0, len(text)+len(text)/8+3)
 	n := 0

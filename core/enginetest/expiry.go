@@ -17,6 +17,7 @@ func expiryTests() []test {
 		{"a queue TTL of 0", zeroQueueTTL},
 		{"what is out does not expire, what comes back late does", outDoesNotExpire},
 		{"a session's unsettled message does not expire", startedDoesNotExpire},
+		{"the clock runs for what Get left as the oldest", nextExpires},
 		{"a TTL longer than any clock never comes", longestTTL},
 		{"x-expires: the queue goes after so long without use", expires},
 		{"x-expires does not run while there are consumers", expiresConsumer},
@@ -148,6 +149,17 @@ func startedDoesNotExpire(r *rig) {
 	c.Cancel(core.Return)
 	pass(time.Hour)
 	r.drain(k, "1")
+}
+
+func nextExpires(r *rig) {
+	k := r.queue("q")
+	c := r.consume(k, nil, pull)
+	r.send("", "q", "1")
+	r.sendOne(r.message("", "q", "2", ttl(time.Second)))
+	r.get(c, "1")
+	pass(time.Second)
+	r.wantInfo(k, 0, 1, 1)
+	r.wantDropped(core.DropExpired, 1)
 }
 
 func longestTTL(r *rig) {

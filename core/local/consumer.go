@@ -193,6 +193,7 @@ func (c *consumer) Get() (core.Delivery, bool) {
 	}
 	q.lastUsed = q.engine.clock()
 	e, ok := q.takeAnywhere()
+	q.watch() // the next is the oldest now
 	if !ok {
 		return core.Delivery{}, false
 	}

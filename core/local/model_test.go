@@ -1,0 +1,552 @@
+package local
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"entrepot/core"
+	"entrepot/routing"
+)
+
+// The model of one queue: plain maps and loops, no thought for speed. Every
+// delivery is checked as it comes; after every step the figures must agree.
+
+// item is a message in the model.
+type item struct {
+	seq       uint64
+	size      int64
+	deadline  time.Time // zero: never
+	instant   bool
+	transient bool
+	started   bool
+	attempts  uint32
+	by        *client // who holds it, nil when it is ready
+}
+
+// client is a consumer in the model, and its receiver in the engine.
+type client struct {
+	model *model
+	con   core.Consumer
+	room  int
+	mode  core.Verdict // what it answers while it has room
+	full  bool
+	noAck bool
+}
+
+type model struct {
+	t       *testing.T
+	spec    core.QueueSpec
+	engine  *Engine
+	drops   *core.Drops
+	batch   core.Batch
+	items   map[uint64]*item // all that is here, by seq
+	last    uint64
+	clients []*client
+	puller  core.Consumer
+	pulled  *client // what the puller holds is by this one
+	dropped map[core.DropReason]uint64
+	topic   routing.Topic
+}
+
+// script is the fuzzer's bytes as decisions; 0 when they are used up.
+type script struct{ left []byte }
+
+func (s *script) next(n int) int {
+	if len(s.left) == 0 {
+		return 0
+	}
+	b := s.left[0]
+	s.left = s.left[1:]
+	return int(b) % n
+}
+
+func newModel(t *testing.T, s *script) *model {
+	t.Helper()
+	m := &model{t: t, engine: New(quiet()), drops: &core.Drops{}, items: map[uint64]*item{},
+		dropped: map[core.DropReason]uint64{}, topic: topic(t, "a")}
+	m.pulled = &client{model: m}
+	m.spec = core.QueueSpec{Key: core.Key(core.QueueKind(s.next(2)), "q"), Drops: m.drops}
+	a := &m.spec.Args
+	if n := s.next(6); n > 0 {
+		a.MaxLength, a.HasMaxLength = n, true
+	}
+	if n := s.next(4); n > 1 {
+		a.MaxBytes, a.HasMaxBytes = int64(4*n), true
+	}
+	if s.next(4) == 1 {
+		a.Overflow = core.RejectPublish
+	}
+	if n := s.next(6); n > 3 {
+		a.MessageTTL, a.HasMessageTTL = time.Duration(n-4)*2*time.Second, true
+	}
+	if _, err := m.engine.DeclareQueue(t.Context(), m.spec); err != nil {
+		t.Fatal(err)
+	}
+	bindTo(t, m.engine, core.TopicExchange, "a", m.spec.Key, nil)
+	m.puller, _ = m.engine.Consume(t.Context(), m.spec.Key, core.ConsumeOptions{Pull: true}, nil)
+	return m
+}
+
+// ready is what waits, oldest first.
+func (m *model) ready() []*item {
+	var list []*item
+	for _, i := range m.items {
+		if i.by == nil {
+			list = append(list, i)
+		}
+	}
+	slices.SortFunc(list, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
+	return list
+}
+
+func (m *model) drop(i *item, why core.DropReason) {
+	delete(m.items, i.seq)
+	m.dropped[why]++
+}
+
+func (i *item) expired() bool {
+	return !i.deadline.IsZero() && !i.started && !i.instant && !time.Now().Before(i.deadline)
+}
+
+// sweep drops what expired at the head.
+func (m *model) sweep() {
+	for _, i := range m.ready() {
+		if !i.expired() {
+			return
+		}
+		m.drop(i, core.DropExpired)
+	}
+}
+
+// Deliver checks that it is the oldest good message, and its form.
+func (c *client) Deliver(d core.Delivery) core.Verdict {
+	m := c.model
+	m.sweep()
+	ready := m.ready()
+	if c.full || len(ready) == 0 || ready[0].seq != d.Seq {
+		m.t.Errorf("delivered %d, full %v, ready are %v", d.Seq, c.full, seqsOf(ready))
+		return core.Full
+	}
+	i := ready[0]
+	if d.Attempts != i.attempts || int64(len(d.Payload)) != i.size {
+		m.t.Errorf("delivered %d with %d attempts and %d bytes, want %+v", d.Seq, d.Attempts, len(d.Payload), *i)
+	}
+	if c.room == 0 {
+		c.full = true
+		return core.Full
+	}
+	c.room--
+	reason, isDrop := c.mode.Reason()
+	switch {
+	case isDrop:
+		m.drop(i, reason)
+	case c.mode == core.Settled || c.noAck:
+		delete(m.items, i.seq)
+	default:
+		i.by = c
+	}
+	return c.mode
+}
+
+func seqsOf(list []*item) []uint64 {
+	var s []uint64
+	for _, i := range list {
+		s = append(s, i.seq)
+	}
+	return s
+}
+
+// over tells whether the limits are passed with so much more.
+func (m *model) over(n int, bytes int64) bool {
+	a := m.spec.Args
+	for _, i := range m.ready() {
+		n++
+		bytes += i.size
+	}
+	return a.HasMaxLength && n > a.MaxLength || a.HasMaxBytes && bytes > a.MaxBytes
+}
+
+func (m *model) forgets() bool { return m.spec.Key.Kind != core.NamedQueue }
+
+// message makes one of a script's choice.
+func (m *model) message(s *script) *core.Message {
+	msg := core.NewMessage(s.next(4))
+	msg.Exchange, msg.Topic = core.TopicExchange, m.topic
+	msg.Guarantee = core.Guarantee(s.next(2))
+	if n := s.next(5); n > 2 {
+		ttl := time.Duration(n-3) * time.Second
+		msg.Props = &core.Properties{TTL: ttl, HasTTL: true, Expires: time.Now().Add(ttl)}
+	}
+	return msg
+}
+
+// accept is what the queue does with a published message before it hands over.
+func (m *model) accept(msg *core.Message) {
+	i := &item{size: int64(len(msg.Payload)), transient: msg.Guarantee == core.AtMostOnce}
+	if i.transient && m.forgets() && len(m.clients) == 0 {
+		m.dropped[core.DropOffline]++
+		return
+	}
+	m.last++
+	i.seq = m.last
+	if a := m.spec.Args; a.HasMessageTTL {
+		i.deadline = time.Now().Add(a.MessageTTL)
+		i.instant = a.MessageTTL == 0
+	}
+	if p := msg.Props; p != nil {
+		if i.deadline.IsZero() || p.Expires.Before(i.deadline) {
+			i.deadline = p.Expires
+		}
+		i.instant = i.instant || p.TTL == 0
+	}
+	m.items[i.seq] = i
+}
+
+func (m *model) publish(s *script) {
+	msg := m.message(s)
+	refused := m.spec.Args.Overflow == core.RejectPublish && m.over(1, int64(len(msg.Payload)))
+	if !refused {
+		m.accept(msg)
+	}
+	m.engine.Publish(&m.batch, msg, func(_ bool, err error) {
+		if (err != nil) != refused {
+			m.t.Fatalf("refused: %v, want %v", err, refused)
+		}
+	})
+}
+
+func (m *model) attach(s *script) {
+	if len(m.clients) == 3 {
+		return
+	}
+	modes := []core.Verdict{core.Held, core.Held, core.Settled, core.Dropped(core.DropTooLarge)}
+	c := &client{model: m, room: s.next(4), mode: modes[s.next(len(modes))], noAck: s.next(4) == 1, full: s.next(4) == 1}
+	m.clients = append(m.clients, c)
+	con, err := m.engine.Consume(m.t.Context(), m.spec.Key, core.ConsumeOptions{NoAck: c.noAck, Paused: c.full}, c)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	c.con = con
+}
+
+// held is what a client holds, oldest first.
+func (m *model) held(c *client) []*item {
+	var list []*item
+	for _, i := range m.items {
+		if i.by == c {
+			list = append(list, i)
+		}
+	}
+	slices.SortFunc(list, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
+	return list
+}
+
+// settle is the model's part of a settlement.
+func (m *model) settle(i *item, o core.Outcome) {
+	i.by, i.instant = nil, false
+	switch o {
+	case core.Ack:
+		delete(m.items, i.seq)
+	case core.Reject:
+		m.drop(i, core.DropRejected)
+	case core.Requeue:
+		i.attempts++
+	case core.Return:
+		i.started = i.started || m.spec.Key.Kind == core.SessionQueue
+	}
+}
+
+// forget is what happens when the last consumer is gone.
+func (m *model) forget() {
+	if !m.forgets() || len(m.clients) > 0 {
+		return
+	}
+	for _, i := range m.ready() {
+		if i.transient {
+			m.drop(i, core.DropOffline)
+		}
+	}
+}
+
+func (m *model) cancel(s *script) {
+	c := m.client(s)
+	if c == nil {
+		return
+	}
+	o := []core.Outcome{core.Requeue, core.Return}[s.next(2)]
+	m.clients = slices.DeleteFunc(m.clients, func(x *client) bool { return x == c })
+	for _, i := range m.held(c) {
+		m.settle(i, o)
+	}
+	m.forget()
+	c.full = true
+	c.con.Cancel(o)
+}
+
+func (m *model) client(s *script) *client {
+	if len(m.clients) == 0 {
+		return nil
+	}
+	return m.clients[s.next(len(m.clients))]
+}
+
+func (m *model) resume(s *script) {
+	if c := m.client(s); c != nil {
+		c.room += s.next(4)
+		c.full = false
+		c.con.Resume(nil)
+	}
+}
+
+// settleSome settles a few of a client's, and sometimes what it does not hold.
+func (m *model) settleSome(s *script) {
+	c, con := m.client(s), core.Consumer(nil)
+	if s.next(4) == 0 || c == nil {
+		c, con = m.pulled, m.puller
+	} else {
+		con = c.con
+	}
+	o := core.Outcome(s.next(4))
+	var seqs []uint64
+	for _, i := range m.held(c) {
+		if s.next(2) == 0 {
+			seqs = append(seqs, i.seq)
+			m.settle(i, o)
+		}
+	}
+	wrong := s.next(5) == 1
+	if wrong {
+		seqs = append(seqs, m.last+7)
+	}
+	if o == core.Requeue || o == core.Return {
+		m.forget()
+	}
+	c.full = false
+	if err := con.Settle(&m.batch, o, seqs...); (err != nil) != wrong {
+		m.t.Fatalf("settle %v: %v, want an error: %v", seqs, err, wrong)
+	}
+}
+
+func (m *model) purge() {
+	ready := m.ready()
+	n, err := m.engine.PurgeQueue(m.t.Context(), m.spec.Key, 0)
+	if err != nil || n != len(ready) {
+		m.t.Fatalf("purged %d, %v, want %d", n, err, len(ready))
+	}
+	for _, i := range ready {
+		delete(m.items, i.seq)
+	}
+}
+
+func (m *model) get() {
+	m.sweep()
+	ready := m.ready()
+	d, ok := m.puller.Get()
+	if ok != (len(ready) > 0) || ok && d.Seq != ready[0].seq {
+		m.t.Fatalf("got %v %d, ready are %v", ok, d.Seq, seqsOf(ready))
+	}
+	if ok {
+		ready[0].by = m.pulled
+	}
+}
+
+// apply publishes two and settles one, or fails and changes nothing.
+func (m *model) apply(s *script) {
+	a, b := m.message(s), m.message(s)
+	ops := []core.Op{{Message: a}, {Message: b}}
+	held := m.held(m.pulled)
+	var settled *item
+	if len(held) > 0 {
+		settled = held[0]
+		ops = append(ops, core.Op{Consumer: m.puller, Seq: settled.seq, Outcome: core.Outcome(s.next(4))})
+	}
+	fails := s.next(3) == 1
+	if fails {
+		ops = append(ops, core.Op{Consumer: m.puller, Seq: m.last + 7})
+	}
+	if m.spec.Args.Overflow == core.RejectPublish {
+		fails = fails || m.over(1, int64(len(a.Payload))) || m.over(2, int64(len(a.Payload)+len(b.Payload)))
+	}
+	if !fails {
+		ops = m.applied(ops, settled)
+	}
+	m.engine.Apply(&m.batch, ops, func(_ bool, err error) {
+		if (err != nil) != fails {
+			m.t.Errorf("apply: %v, want an error: %v", err, fails)
+		}
+	})
+}
+
+// applied does the steps in the model. What would come back in the middle of
+// an Apply makes one of its own, so that the model is ahead of the engine.
+func (m *model) applied(ops []core.Op, settled *item) []core.Op {
+	last := ops[len(ops)-1]
+	if settled != nil {
+		m.settle(settled, last.Outcome)
+	}
+	if settled != nil && last.Outcome != core.Ack && last.Outcome != core.Reject {
+		m.forget()
+		return ops[2:]
+	}
+	m.accept(ops[0].Message)
+	m.accept(ops[1].Message)
+	return ops
+}
+
+// settleDown is what the queue does when nobody hands over any more.
+func (m *model) settleDown() {
+	for _, c := range m.clients {
+		if !c.full {
+			m.sweep()
+		}
+	}
+	for _, i := range m.ready() {
+		if i.instant {
+			m.drop(i, core.DropExpired)
+		}
+	}
+	for m.spec.Args.Overflow == core.DropHead && m.over(0, 0) {
+		list := m.ready()
+		if at := slices.IndexFunc(list, m.droppable); at >= 0 {
+			m.drop(list[at], core.DropOverflow)
+		} else {
+			break
+		}
+	}
+	m.sweep()
+}
+
+// droppable: a session's client may know what came back from it.
+func (m *model) droppable(i *item) bool {
+	return m.spec.Key.Kind != core.SessionQueue || !i.started && i.attempts == 0
+}
+
+// check compares the figures.
+func (m *model) check(step string) {
+	m.t.Helper()
+	m.batch.Flush()
+	synctest.Wait()
+	if m.t.Failed() {
+		m.t.Fatalf("after %s", step)
+	}
+	m.settleDown()
+	want := core.QueueInfo{Key: m.spec.Key, Consumers: len(m.clients)}
+	for _, i := range m.items {
+		want.Bytes += i.size
+		if i.by == nil {
+			want.Messages++
+		} else {
+			want.Unsettled++
+		}
+	}
+	got, err := m.engine.DeclareQueue(m.t.Context(), core.QueueSpec{Key: m.spec.Key, Passive: true})
+	if err != nil || got != want {
+		m.t.Fatalf("after %s: %+v, %v, want %+v; ready %v", step, got, err, want, seqsOf(m.ready()))
+	}
+	drops := map[core.DropReason]uint64{}
+	m.drops.Each(func(r core.DropReason, n uint64) {
+		if n > 0 {
+			drops[r] = n
+		}
+	})
+	if !maps.Equal(drops, m.dropped) {
+		m.t.Fatalf("after %s: dropped %v, want %v", step, drops, m.dropped)
+	}
+	for _, c := range m.clients {
+		if !c.full && want.Messages > 0 {
+			m.t.Fatalf("after %s: %d are ready and somebody has room", step, want.Messages)
+		}
+	}
+}
+
+func (m *model) step(s *script) string {
+	switch n := s.next(16); n {
+	case 0, 1, 2, 3, 4:
+		m.publish(s)
+		return "publish"
+	case 5, 6:
+		m.attach(s)
+		return "attach"
+	case 7:
+		m.cancel(s)
+		return "cancel"
+	case 8, 9:
+		m.resume(s)
+		return "resume"
+	case 10, 11, 12:
+		m.settleSome(s)
+		return "settle"
+	case 13:
+		m.get()
+		return "get"
+	case 14:
+		if s.next(4) == 0 {
+			m.purge()
+			return "purge"
+		}
+		time.Sleep(time.Duration(s.next(5)) * 500 * time.Millisecond)
+		return "time"
+	default:
+		m.apply(s)
+		return "apply"
+	}
+}
+
+// finish leaves nothing.
+func (m *model) finish() {
+	for len(m.clients) > 0 {
+		m.cancel(&script{})
+		m.check("the last cancels")
+	}
+	for _, i := range m.held(m.pulled) {
+		m.settle(i, core.Requeue)
+	}
+	m.forget()
+	m.puller.Cancel(core.Requeue)
+	m.check("the puller's cancel")
+	if _, err := m.engine.DeleteQueue(m.t.Context(), m.spec.Key, core.DeleteOptions{}); err != nil {
+		m.t.Fatal(err)
+	}
+	st := m.engine.Stats()
+	if st.Queues+st.Bindings+st.Consumers+st.Ready+st.Unsettled != 0 || st.Bytes != 0 {
+		m.t.Fatalf("left behind: %+v", st)
+	}
+}
+
+func runModel(t *testing.T, bytes []byte) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{bytes}
+		m := newModel(t, s)
+		for n := 0; len(s.left) > 0; n++ {
+			m.check(fmt.Sprintf("step %d, %s", n, m.step(s)))
+		}
+		m.finish()
+	})
+}
+
+// Random operations against the model, the same ones every time.
+func TestQueueAgainstModel(t *testing.T) {
+	for seed := range uint64(300) {
+		d := dice(seed)
+		bytes := make([]byte, 400)
+		for i := range bytes {
+			bytes[i] = byte(d.Uint32())
+		}
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runModel(t, bytes) })
+	}
+}
+
+func FuzzQueue(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 5, 3, 0, 0, 0, 0, 2, 1, 0, 10, 1, 0, 0, 0, 0})
+	f.Add([]byte{1, 3, 0, 1, 4, 0, 1, 1, 4, 5, 1, 0, 0, 0, 7, 0, 1, 14, 1, 4, 8, 0, 3})
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		if len(bytes) <= 2000 {
+			runModel(t, bytes)
+		}
+	})
+}
