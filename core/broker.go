@@ -47,6 +47,7 @@ type Broker struct {
 	log      *slog.Logger
 	retained *retainedStore
 	groups   groups
+	vault    *vault // nil: nothing is kept over a restart
 	lastID   atomic.Uint64
 
 	mu        sync.Mutex

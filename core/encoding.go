@@ -88,6 +88,19 @@ func appendProperties(b []byte, p *Properties) []byte {
 	return appendHeaders(b, p.Headers)
 }
 
+// AppendHeaders appends the form that headers have on disk.
+func AppendHeaders(b []byte, hs routing.Headers) []byte { return appendHeaders(b, hs) }
+
+// DecodeHeaders reads what AppendHeaders wrote.
+func DecodeHeaders(b []byte) (routing.Headers, error) {
+	d := &decoder{b: b}
+	hs := d.headers()
+	if d.bad || len(d.b) > 0 {
+		return nil, errTruncated
+	}
+	return hs, nil
+}
+
 func appendHeaders(b []byte, hs routing.Headers) []byte {
 	b = binary.AppendUvarint(b, uint64(len(hs)))
 	for _, h := range hs {

@@ -7,6 +7,10 @@ import "context"
 // exclusive queues by the engine (the By fields). All methods may be called
 // from any goroutine. core/enginetest is its contract in tests.
 //
+// What is durable of declares, binds and deletes is on its way to the disk when
+// they return, in their order; Broker waits for the sync. Durable messages are
+// on the disk when their Done is called.
+//
 // Receivers and Done are called with no lock held that another method takes;
 // a Source is called under its queue's lock and calls nothing back.
 type Engine interface {
@@ -36,6 +40,12 @@ type Engine interface {
 	Stats() EngineStats
 }
 
+// Lister is implemented by engines that can tell their queues.
+type Lister interface {
+	// EachQueue calls f for every queue; owner is 0 unless it is exclusive.
+	EachQueue(f func(k QueueKey, owner SessionID))
+}
+
 // QueueGone is implemented by receivers that want to know when their queue
 // was deleted under them. Called once, on a goroutine of its own; the consumer
 // is cancelled already and no Deliver runs.
@@ -44,13 +54,22 @@ type QueueGone interface{ QueueGone() }
 // Source yields retained messages one after the other, ok false at the end.
 type Source func() (m *Message, ok bool)
 
-// Op is one step of an Apply: a publish when Message is set, else a settlement
-// of Seq on Consumer.
+// Op is one step of an Apply: a publish when Message is set, a note when Note
+// is, else a settlement of Seq on Consumer.
 type Op struct {
 	Message  *Message
+	Note     *Note
 	Consumer Consumer
 	Seq      uint64
 	Outcome  Outcome
+}
+
+// Note is something that a session's adapter keeps on disk beside the
+// messages, written as one with the other steps of its Apply: the packet ids
+// of QoS 2, for one. A nil Value removes it. Without a store it is nothing.
+type Note struct {
+	Key   []byte
+	Value []byte
 }
 
 // EngineStats are sums over an engine at one moment.

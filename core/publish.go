@@ -68,7 +68,9 @@ func (s *Session) admitOps(ops []Op) ([]Op, error) {
 	own := make([]Op, len(ops))
 	for i, op := range ops {
 		var err error
-		if op.Message == nil {
+		if op.Note != nil {
+			op = s.ownNote(*op.Note)
+		} else if op.Message == nil {
 			op.Consumer, err = s.ownConsumer(op.Consumer)
 		} else {
 			s.Traffic.In.Add(1)
@@ -84,6 +86,15 @@ func (s *Session) admitOps(ops []Op) ([]Op, error) {
 		own[i] = op
 	}
 	return own, nil
+}
+
+// ownNote puts a note among those of the client session.
+func (s *Session) ownNote(n Note) Op {
+	if s.broker.vault == nil {
+		return Op{Note: &n}
+	}
+	n.Key = s.broker.vault.note(s.ID(), n.Key)
+	return Op{Note: &n}
 }
 
 func (s *Session) ownConsumer(c Consumer) (Consumer, error) {
@@ -210,7 +221,13 @@ func (b *Broker) publish(batch *Batch, m *Message, done Done) {
 		later.done = done
 		done = later.end
 	}
-	err := b.retained.publish(m, func() { b.engine.Publish(batch, m, done) })
+	err := b.retained.publish(m, func() {
+		if b.vault != nil {
+			b.engine.Apply(batch, b.kept(m), done)
+			return
+		}
+		b.engine.Publish(batch, m, done)
+	})
 	if err != nil && done != nil {
 		done(false, err)
 	}

@@ -29,6 +29,11 @@ type record struct {
 	epoch   uint64      // counts connections; a timer of an older one does nothing
 	will    *pendingWill
 	due     []*pendingWill // to be published by unlock
+	left    time.Time      // when the last connection ended
+	user    string         // of the last connection
+
+	resumable bool
+	onDisk    bool // a record of it is there
 
 	ownedLock sync.Mutex
 	owned     map[QueueKey]struct{} // exclusive queues, some gone already
@@ -40,6 +45,7 @@ type record struct {
 type pendingWill struct {
 	message *Message
 	session *Session // whose rights it is published with
+	delay   time.Duration
 	timer   *time.Timer
 }
 
@@ -60,6 +66,10 @@ func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, 
 		}
 		if resumed, ok := r.enter(s); ok {
 			b.opened(s)
+			if err := s.synced(); err != nil {
+				s.Close(CloseLost)
+				return nil, false, err
+			}
 			return s, resumed, nil
 		}
 	}
@@ -78,7 +88,7 @@ func (b *Broker) record(h Hello) (*record, error) {
 	}
 	r := b.sessions[name]
 	if r == nil {
-		r = &record{broker: b, name: name}
+		r = &record{broker: b, name: name, resumable: true}
 		b.sessions[name] = r
 	}
 	return r, nil
@@ -121,6 +131,8 @@ func (r *record) enter(s *Session) (resumed, ok bool) {
 		r.state = nil
 	}
 	r.expiry = s.hello.Expiry
+	r.user = s.hello.Principal.User
+	r.keep()
 	s.origin = &Origin{Protocol: s.hello.Protocol, ClientID: s.hello.ClientID,
 		User: s.hello.Principal.User, Session: r.id}
 	return resumed, true
@@ -131,7 +143,7 @@ func (r *record) kick(old *Session) {
 	old.fence(false)
 	r.broker.closed(old)
 	if w := old.hello.Will; w != nil {
-		r.will = &pendingWill{message: w.Message, session: old}
+		r.will = &pendingWill{message: w.Message, session: old, delay: w.Delay}
 		if w.Delay == 0 {
 			r.willDue()
 		}
@@ -181,18 +193,26 @@ func (r *record) leave(s *Session, reason CloseReason) {
 	}
 	s.fence(reason == CloseShutdown)
 	r.current = nil
+	r.left = time.Now()
 	r.epoch++
 	if w := s.hello.Will; w != nil && reason != CloseNormal {
-		r.will = &pendingWill{message: w.Message, session: s}
+		r.will = &pendingWill{message: w.Message, session: s, delay: w.Delay}
 		r.armWill(w.Delay)
 	}
-	switch {
-	case r.expiry == 0:
+	if r.expiry == 0 {
 		r.end()
-	case r.expiry > 0 && !r.broker.stopping():
-		epoch := r.epoch
-		r.timer = time.AfterFunc(r.expiry, func() { r.expire(epoch) })
+		return
 	}
+	if r.expiry > 0 && !r.broker.stopping() {
+		r.armExpiry(r.expiry)
+	}
+	r.keep()
+}
+
+// armExpiry ends the session after d, unless a connection comes.
+func (r *record) armExpiry(d time.Duration) {
+	epoch := r.epoch
+	r.timer = time.AfterFunc(d, func() { r.expire(epoch) })
 }
 
 func (r *record) armWill(delay time.Duration) {
@@ -209,6 +229,7 @@ func (r *record) armWill(delay time.Duration) {
 		defer r.unlock()
 		if r.epoch == epoch && r.will != nil {
 			r.willDue()
+			r.keep()
 		}
 	})
 }
@@ -246,6 +267,7 @@ func (r *record) clear() {
 		_, _ = r.broker.engine.DeleteQueue(ctx, k, DeleteOptions{IfOwned: true, By: r.id})
 	}
 	r.broker.groups.releaseAll(ctx, r)
+	r.forget()
 	if e, ok := r.state.(SessionEnded); ok {
 		e.SessionEnded()
 	}

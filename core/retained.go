@@ -20,6 +20,9 @@ type retainedStore struct {
 	stripes [64]sync.Mutex // by topic: two publishers of one topic route in the order they store
 	seed    maphash.Seed
 
+	// expired, where set, is told of topics whose value's time is over.
+	expired func(routing.Topic)
+
 	mu       sync.RWMutex // the tree and the sums; innermost
 	tree     routing.Tree[*retainedValue]
 	version  uint64
@@ -100,6 +103,9 @@ func (r *retainedStore) expire(t routing.Topic, v *retainedValue) {
 	defer r.mu.Unlock()
 	if now, ok := r.tree.Get(t); ok && now == v {
 		r.removeLocked(t, v)
+		if r.expired != nil {
+			r.expired(t)
+		}
 	}
 }
 

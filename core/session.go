@@ -117,6 +117,7 @@ func (s *Session) SetExpiry(d time.Duration) {
 	defer s.rec.mu.Unlock()
 	if s.rec.current == s && s.hello.Resumable {
 		s.rec.expiry = d
+		s.rec.keep()
 	}
 }
 
@@ -141,6 +142,13 @@ func (s *Session) begin() error {
 // DeclareExchange makes an exchange. Reserved names are refused with
 // ErrNotAllowed unless it is there and the declare is passive or the same.
 func (s *Session) DeclareExchange(ctx context.Context, x ExchangeSpec) error {
+	if err := s.declareExchange(ctx, x); err != nil {
+		return err
+	}
+	return s.synced()
+}
+
+func (s *Session) declareExchange(ctx context.Context, x ExchangeSpec) error {
 	if err := s.allowExchange(x); err != nil {
 		return err
 	}
@@ -176,6 +184,13 @@ func (s *Session) declareReserved(ctx context.Context, x ExchangeSpec) error {
 
 // DeleteExchange removes an exchange with its bindings.
 func (s *Session) DeleteExchange(ctx context.Context, name string, ifUnused bool) error {
+	if err := s.deleteExchange(ctx, name, ifUnused); err != nil {
+		return err
+	}
+	return s.synced()
+}
+
+func (s *Session) deleteExchange(ctx context.Context, name string, ifUnused bool) error {
 	if err := s.allow(auth.Declare, auth.Object{Kind: auth.Exchange, Name: name}); err != nil {
 		return err
 	}
@@ -192,6 +207,14 @@ func (s *Session) DeleteExchange(ctx context.Context, name string, ifUnused bool
 // DeclareQueue makes a queue, or takes hold of a group queue. Exclusive queues
 // end with the client session.
 func (s *Session) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error) {
+	info, err := s.declareQueue(ctx, q)
+	if err == nil && !q.Passive {
+		err = s.noted()
+	}
+	return info, err
+}
+
+func (s *Session) declareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error) {
 	if err := s.allowQueueSpec(q); err != nil {
 		return QueueInfo{}, err
 	}
@@ -232,6 +255,14 @@ func checkQueueName(k QueueKey, passive bool) error {
 // DeleteQueue removes a queue and returns how many ready messages went with
 // it; of a group queue it gives up this session's hold.
 func (s *Session) DeleteQueue(ctx context.Context, k QueueKey, o DeleteOptions) (int, error) {
+	n, err := s.deleteQueue(ctx, k, o)
+	if err == nil {
+		err = s.noted()
+	}
+	return n, err
+}
+
+func (s *Session) deleteQueue(ctx context.Context, k QueueKey, o DeleteOptions) (int, error) {
 	if err := s.allowQueue(auth.Declare, k); err != nil {
 		return 0, err
 	}
@@ -274,6 +305,9 @@ func (s *Session) Bind(ctx context.Context, b BindSpec) error {
 	}
 	b.By = s.ID()
 	src, err := s.bind(ctx, b)
+	if err == nil {
+		err = s.synced()
+	}
 	if src == nil || err != nil {
 		return err
 	}
@@ -291,6 +325,13 @@ func (s *Session) bind(ctx context.Context, b BindSpec) (Source, error) {
 // Unbind removes a binding; ErrNotFound when it is not there. A replay that it
 // started ends.
 func (s *Session) Unbind(ctx context.Context, b BindSpec) error {
+	if err := s.unbind(ctx, b); err != nil {
+		return err
+	}
+	return s.synced()
+}
+
+func (s *Session) unbind(ctx context.Context, b BindSpec) error {
 	if err := s.allowUnbind(b); err != nil {
 		return err
 	}

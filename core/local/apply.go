@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"entrepot/core"
+	"entrepot/core/store"
 )
 
 // apply is one Apply on its way: first every queue promises room and every
@@ -13,6 +14,7 @@ type apply struct {
 	routes   []*route // of the publishing ops, in order
 	reserved []place
 	claimed  []claim
+	durable  bool // something of it goes to disk
 }
 
 // place is room promised by a queue.
@@ -30,24 +32,27 @@ type claim struct {
 // Apply implements core.Engine.
 func (e *Engine) Apply(b *core.Batch, ops []core.Op, done core.Done) {
 	a := &apply{engine: e}
-	routed := false
 	err := a.prepare(ops)
-	if err != nil {
+	switch {
+	case err != nil:
 		a.undo(b)
-	} else {
-		routed = a.commit(b, ops)
-	}
-	if done != nil {
-		done(routed, err)
+		finish(done, false, err)
+	case a.durable:
+		a.commitStored(b, ops, done)
+	default:
+		finish(done, a.commit(b, ops), nil)
 	}
 }
 
 func (a *apply) prepare(ops []core.Op) error {
 	for i := range ops {
 		var err error
-		if ops[i].Message != nil {
+		switch {
+		case ops[i].Message != nil:
 			err = a.reserve(ops[i].Message)
-		} else {
+		case ops[i].Note != nil:
+			a.durable = a.durable || a.engine.disk != nil
+		default:
 			err = a.claim(&ops[i])
 		}
 		if err != nil {
@@ -67,6 +72,12 @@ func (a *apply) reserve(m *core.Message) error {
 	p := place{bytes: int64(len(m.Payload))}
 	for _, t := range r.targets {
 		p.queue = t.queue
+		if t.queue.keeps(m, t) {
+			if err := a.engine.disk.ready(t.queue); err != nil {
+				return err
+			}
+			a.durable = true
+		}
 		if !p.queue.refuses() {
 			continue
 		}
@@ -85,7 +96,7 @@ func (a *apply) claim(op *core.Op) error {
 	}
 	q := c.queue
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	for q.busy == c && q.out == op.Seq {
 		q.awaitDeliver() // the client was quicker than its Deliver
 	}
@@ -94,6 +105,7 @@ func (a *apply) claim(op *core.Op) error {
 		return fmt.Errorf("%v: delivery %d: %w", q.key, op.Seq, core.ErrNotFound)
 	}
 	a.claimed = append(a.claimed, claim{e, c, op.Outcome})
+	a.durable = a.durable || e.stored
 	return nil
 }
 
@@ -102,7 +114,7 @@ func (a *apply) undo(b *core.Batch) {
 	for _, p := range a.reserved {
 		p.queue.mu.Lock()
 		p.free()
-		p.queue.mu.Unlock()
+		p.queue.unlock()
 	}
 	for i := range a.claimed {
 		a.claimed[i].undo(b)
@@ -133,11 +145,133 @@ func (a *apply) commit(b *core.Batch, ops []core.Op) (routed bool) {
 	return routed
 }
 
+// placed is a message's place in one queue, taken before its batch is written
+// and made ready after.
+type placed struct {
+	entry
+	queue  *queue
+	epoch  uint64
+	behind bool // it waits on disk only
+}
+
+// commitStored does what prepare promised where something of it goes to disk:
+// every message takes its place, one batch has all that is durable, and then
+// all becomes visible. done is called when the batch is on the disk.
+func (a *apply) commitStored(b *core.Batch, ops []core.Op, done core.Done) {
+	var batch store.Batch
+	places, routed := a.place(ops, &batch)
+	for i := range a.claimed {
+		c := &a.claimed[i]
+		if c.stored && (c.outcome == core.Ack || c.outcome == core.Reject) {
+			c.by.queue.shelf.spool.remove(&batch, c.seq)
+			c.stored = false
+		}
+	}
+	var applied []func(error)
+	for _, p := range places {
+		if p.behind && p.stored {
+			applied = append(applied, p.queue.whenApplied(&p.entry))
+		}
+	}
+	a.engine.disk.store.Commit(&batch, done != nil, func(err error) {
+		for _, f := range applied {
+			f(err)
+		}
+		finish(done, routed && err == nil, storeError(err))
+	})
+	for i := range places {
+		places[i].show(b)
+	}
+	for i := range a.claimed {
+		a.claimed[i].settle(b)
+	}
+}
+
+// place gives every message its places and adds what is durable to the batch.
+func (a *apply) place(ops []core.Op, batch *store.Batch) (places []placed, routed bool) {
+	routed = true
+	next := 0
+	for i := range ops {
+		if n := ops[i].Note; n != nil {
+			if n.Value == nil {
+				batch.Delete(n.Key)
+			} else {
+				batch.Set(n.Key, n.Value)
+			}
+		}
+		m := ops[i].Message
+		if m == nil {
+			continue
+		}
+		r := a.routes[next]
+		next++
+		for _, t := range r.targets {
+			if p, ok := t.queue.place(m, t, batch); ok {
+				places = append(places, p)
+			}
+		}
+		if len(r.targets) == 0 {
+			a.engine.unroutable.Add(1)
+			routed = false
+		}
+	}
+	return places, routed
+}
+
+// place takes mu.
+func (q *queue) place(m *core.Message, t *target, batch *store.Batch) (placed, bool) {
+	q.mu.Lock()
+	defer q.unlock()
+	if q.refuses() {
+		place{q, int64(len(m.Payload))}.free()
+	}
+	e, ok := q.enter(m, t)
+	if !ok {
+		return placed{}, false
+	}
+	if e.stored = q.keeps(m, t); e.stored {
+		q.shelf.spool.put(batch, &e, q.wall(&e), false)
+	}
+	p := placed{entry: e, queue: q, epoch: q.shelf.epoch, behind: q.shelf.takes(q)}
+	if p.behind {
+		q.spill(e)
+		if e.stored {
+			q.shelf.open = append(q.shelf.open, e.seq)
+		}
+	} else {
+		e.pending = true
+		q.push(e)
+	}
+	return p, true
+}
+
+// show makes a placed message ready. It takes mu.
+func (p *placed) show(b *core.Batch) {
+	q := p.queue
+	q.mu.Lock()
+	defer q.unlock()
+	if q.dead {
+		return
+	}
+	if p.behind {
+		q.shelf.written(p.seq)
+		q.wakeStarved()
+	}
+	e := q.ready.find(p.seq)
+	switch {
+	case e != nil:
+		e.pending = false
+		q.drain(b)
+	case p.stored && (!p.behind || q.shelf.epoch != p.epoch):
+		q.shelf.remove(p.seq) // purged meanwhile
+	}
+}
+
 // reserve promises a place; ErrFull when there is none. It takes mu.
 func (p place) reserve() error {
 	q := p.queue
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	// A queue that is being deleted takes nothing, which is no refusal.
 	if !q.dead && q.over(q.reserved+1, q.reservedBytes+p.bytes) {
 		return fmt.Errorf("%v: %w", q.key, core.ErrFull)
@@ -156,7 +290,7 @@ func (p place) free() {
 // putReserved is put, into the promised place where there is one. It takes mu.
 func (q *queue) putReserved(b *core.Batch, m *core.Message, t *target) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	if q.refuses() {
 		place{q, int64(len(m.Payload))}.free()
 	}
@@ -168,7 +302,7 @@ func (q *queue) putReserved(b *core.Batch, m *core.Message, t *target) {
 func (c *claim) undo(b *core.Batch) {
 	q := c.by.queue
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	switch {
 	case q.dead:
 	case c.by.cancelled && c.by.lost != core.Keep:
@@ -184,7 +318,7 @@ func (c *claim) undo(b *core.Batch) {
 func (c *claim) settle(b *core.Batch) {
 	q := c.by.queue
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	if q.dead {
 		return
 	}

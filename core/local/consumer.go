@@ -127,7 +127,7 @@ func (c *consumer) Resume(b *core.Batch) {
 	q.mu.Lock()
 	c.wake()
 	q.drain(b)
-	q.mu.Unlock()
+	q.unlock()
 	if own {
 		b.Flush()
 	}
@@ -153,7 +153,7 @@ func (c *consumer) Settle(b *core.Batch, o core.Outcome, seqs ...uint64) error {
 	q.forgetReturned(o)
 	c.wake()
 	q.drain(b)
-	q.mu.Unlock()
+	q.unlock()
 	if own {
 		b.Flush()
 	}
@@ -187,18 +187,18 @@ func (q *queue) forgetReturned(o core.Outcome) {
 func (c *consumer) Get() (core.Delivery, bool) {
 	q := c.queue
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	if c.cancelled || q.dead || !c.opts.Pull {
 		return core.Delivery{}, false
 	}
 	q.lastUsed = q.engine.clock()
-	e, ok := q.take()
+	e, ok := q.takeAnywhere()
 	q.watch() // the next is the oldest now
 	if !ok {
 		return core.Delivery{}, false
 	}
 	if c.opts.NoAck {
-		q.bytes -= e.size()
+		q.done(e)
 	} else {
 		c.hold(e)
 	}
@@ -223,7 +223,7 @@ func (c *consumer) Cancel(o core.Outcome) {
 		last = first && q.autoDelete && !c.opts.Pull && len(q.consumers) == 0
 		c.letGo(b, o)
 	}
-	q.mu.Unlock()
+	q.unlock()
 	b.Flush()
 	if last {
 		// Gone already is as good; a consumer that came meanwhile keeps it.

@@ -34,18 +34,23 @@ func (q *queue) goOn(b *core.Batch) {
 // turn hands over up to drainTurn messages. When it returns false there is no
 // more to do and draining is over.
 func (q *queue) turn(b *core.Batch) (more bool) {
-	for n := 0; q.free > 0 && !q.dead; n++ {
-		if q.waiting() == 0 && len(q.replays) == 0 {
+	for n := 0; !q.dead; {
+		if q.free == 0 || q.waiting() == 0 && len(q.replays) == 0 {
+			if q.overOnDisk() && q.fetch() {
+				q.trim()
+				continue
+			}
 			break
 		}
 		if n == drainTurn {
 			return true
 		}
-		e, ok := q.take()
-		if !ok {
+		if e, ok := q.take(); ok {
+			q.hand(b, q.pick(), e)
+			n++
+		} else if !q.fetch() {
 			break
 		}
-		q.hand(b, q.pick(), e)
 	}
 	q.draining = false
 	q.settleDown()
@@ -58,7 +63,7 @@ func (q *queue) relieve() {
 	for more := true; more; {
 		q.mu.Lock()
 		more = q.turn(b)
-		q.mu.Unlock()
+		q.unlock()
 		b.Flush()
 	}
 }
@@ -95,7 +100,7 @@ func (q *queue) pick() *consumer {
 // hand offers one entry to one consumer. mu is given up meanwhile.
 func (q *queue) hand(b *core.Batch, c *consumer, e entry) {
 	q.busy, q.out, q.settled, c.resumed = c, e.seq, false, false
-	q.mu.Unlock()
+	q.unlock()
 	v := c.recv.Deliver(e.delivery(b))
 	q.mu.Lock()
 	q.busy = nil
@@ -120,7 +125,7 @@ func (q *queue) judge(c *consumer, e entry, v core.Verdict) {
 	case dropped:
 		q.drop(e, reason)
 	case v == core.Settled || c.opts.NoAck:
-		q.bytes -= e.size()
+		q.done(e)
 	case q.settled:
 		q.settle(e, q.early)
 	default:
@@ -134,7 +139,7 @@ func (q *queue) awaitDeliver() {
 		q.waiters = make(chan struct{})
 	}
 	w := q.waiters
-	q.mu.Unlock()
+	q.unlock()
 	<-w
 	q.mu.Lock()
 }
@@ -144,11 +149,14 @@ func (q *queue) settle(e entry, o core.Outcome) {
 	e.instant = false
 	switch o {
 	case core.Ack:
-		q.bytes -= e.size()
+		q.done(e)
 	case core.Reject:
 		q.drop(e, core.DropRejected)
 	case core.Requeue:
 		e.attempts++
+		if e.stored {
+			q.shelf.tried(e.seq, e.attempts)
+		}
 		q.giveBack(e)
 	default:
 		e.started = q.key.Kind == core.SessionQueue

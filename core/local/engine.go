@@ -33,6 +33,9 @@ type Engine struct {
 
 	unroutable atomic.Uint64
 
+	window windowSize
+	disk   *disk // nil: nothing is kept over a restart
+
 	mu        sync.RWMutex
 	router    *routing.Router[*queue]
 	exchanges map[string]*exchange
@@ -51,6 +54,7 @@ func New(log *slog.Logger) *Engine {
 		router:    routing.NewRouter[*queue](),
 		exchanges: map[string]*exchange{},
 		queues:    map[core.QueueKey]*queue{},
+		window:    windowSize{count: wholeCount, bytes: wholeBytes},
 	}
 	for _, s := range standard() {
 		if err := e.DeclareExchange(context.Background(), s); err != nil {
@@ -67,8 +71,8 @@ func (e *Engine) clock() time.Duration { return time.Since(e.start) }
 // Publish implements core.Engine.
 func (e *Engine) Publish(b *core.Batch, m *core.Message, done core.Done) {
 	r, err := e.route(m)
-	if err == nil && r.refuses {
-		e.Apply(b, []core.Op{{Message: m}}, done)
+	if err == nil && (r.refuses || e.disk != nil && m.Guarantee >= core.Durable) {
+		e.publishKept(b, m, r, done)
 		return
 	}
 	routed := false
@@ -83,6 +87,19 @@ func (e *Engine) Publish(b *core.Batch, m *core.Message, done core.Done) {
 	if done != nil {
 		done(routed, err)
 	}
+}
+
+// publishKept is for messages that a queue may refuse or keeps on disk.
+func (e *Engine) publishKept(b *core.Batch, m *core.Message, r *route, done core.Done) {
+	if len(r.targets) == 1 && !r.refuses && r.targets[0].queue.keeps(m, r.targets[0]) {
+		if err := e.disk.ready(r.targets[0].queue); err != nil {
+			finish(done, false, err)
+			return
+		}
+		r.targets[0].queue.putStored(b, m, r.targets[0], done)
+		return
+	}
+	e.Apply(b, []core.Op{{Message: m}}, done)
 }
 
 // find returns a queue that the session may touch.
@@ -112,6 +129,7 @@ func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueIn
 		if err != nil {
 			return core.QueueInfo{}, err
 		}
+		q.adopt(s.Drops)
 		q.used()
 		return q.info(), nil
 	}
@@ -122,6 +140,7 @@ func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueIn
 		return core.QueueInfo{}, fmt.Errorf("%v: %w", s.Key, err)
 	}
 	q = newQueue(e, s)
+	e.disk.addQueue(q)
 	e.queues[s.Key] = q
 	e.named(s.Key)
 	q.used()
@@ -183,7 +202,8 @@ func (e *Engine) remove(q *queue, o closing) (int, error) {
 		return 0, err
 	}
 	delete(e.queues, q.key)
-	for _, rb := range e.router.RemoveQueue(q) {
+	gone := e.router.RemoveQueue(q)
+	for _, rb := range gone {
 		e.bindings--
 		if kind, ok := e.router.Kind(rb.Source); ok {
 			e.gens.change(kind, rb.Filter)
@@ -191,6 +211,7 @@ func (e *Engine) remove(q *queue, o closing) (int, error) {
 		}
 	}
 	e.named(q.key)
+	e.disk.dropQueue(q, gone)
 	e.mu.Unlock()
 	return q.end(), nil
 }
@@ -202,7 +223,7 @@ func (e *Engine) PurgeQueue(_ context.Context, k core.QueueKey, by core.SessionI
 		return 0, err
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	return q.purge(), nil
 }
 
@@ -214,6 +235,22 @@ func (e *Engine) Replay(_ context.Context, s core.BindSpec, src core.Source) err
 	}
 	q.replay(&s, src)
 	return nil
+}
+
+// EachQueue implements core.Lister.
+func (e *Engine) EachQueue(f func(core.QueueKey, core.SessionID)) {
+	e.mu.RLock()
+	owners := make(map[core.QueueKey]core.SessionID, len(e.queues))
+	for k, q := range e.queues {
+		owners[k] = 0
+		if q.exclusive {
+			owners[k] = q.by
+		}
+	}
+	e.mu.RUnlock()
+	for k, owner := range owners {
+		f(k, owner)
+	}
 }
 
 // Stats implements core.Engine.

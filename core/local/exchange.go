@@ -63,6 +63,7 @@ func (e *Engine) DeclareExchange(_ context.Context, s core.ExchangeSpec) error {
 	}
 	e.exchanges[s.Name] = newExchange(s)
 	e.gens.all.Add(1)
+	e.disk.addExchange(s)
 	return nil
 }
 
@@ -84,6 +85,7 @@ func (e *Engine) DeleteExchange(_ context.Context, name string, ifUnused bool) e
 // then auto-delete exchanges that fed nothing else. With mu held.
 func (e *Engine) dropExchange(name string) {
 	x := e.exchanges[name]
+	e.forgetExchange(x)
 	for _, b := range e.router.Bindings(name) {
 		e.bindings--
 		if b.Exchange != "" {
@@ -99,6 +101,22 @@ func (e *Engine) dropExchange(name string) {
 	for source := range x.fedBy {
 		e.unused(source)
 	}
+}
+
+// forgetExchange takes an exchange and its bindings at both sides off the disk.
+func (e *Engine) forgetExchange(x *exchange) {
+	if e.disk == nil || !x.spec.Durable {
+		return
+	}
+	all := e.router.Bindings(x.spec.Name)
+	for source := range x.fedBy {
+		for _, b := range e.router.Bindings(source) {
+			if b.Exchange == x.spec.Name {
+				all = append(all, b)
+			}
+		}
+	}
+	e.disk.dropExchange(x.spec, all)
 }
 
 // Bind implements core.Engine.
@@ -123,6 +141,7 @@ func (e *Engine) Bind(_ context.Context, s core.BindSpec) (bool, error) {
 		}
 	}
 	e.gens.change(kind, rb.Filter)
+	e.addBinding(&rb, s.AtMostOnce)
 	return added, nil
 }
 
@@ -151,6 +170,7 @@ func (e *Engine) unbind(s *core.BindSpec) (*queue, error) {
 		e.exchanges[s.Exchange].feed(s.Source, -1)
 	}
 	e.gens.change(kind, rb.Filter)
+	e.dropBinding(&rb)
 	e.unused(s.Source)
 	return rb.Queue, nil
 }

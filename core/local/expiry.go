@@ -78,9 +78,9 @@ func (q *queue) disarm() {
 // sweep drops what expired at the head. It takes mu.
 func (q *queue) sweep() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	q.armed = 0
-	for e := q.oldest(); e != nil && q.expired(e); e = q.oldest() {
+	for e := q.oldest(); e != nil && !e.pending && q.expired(e); e = q.oldest() {
 		q.drop(q.pop(), core.DropExpired)
 	}
 	if q.watch(); q.armed == 0 {

@@ -25,10 +25,11 @@ type queue struct {
 	mu        sync.Mutex
 	ready     ring     // never handed over
 	back      returned // handed over and returned
+	shelf     *shelf   // what waits on disk only, younger than ready; nil: no store
 	replays   []replay
 	lastSeq   uint64
 	bytes     int64 // payload of all that is here, out or waiting
-	waitBytes int64 // payload of ready and back, which the limits count
+	waitBytes int64 // payload of what waits, which the limits count
 	held      int   // out for settlement
 
 	// Places promised to Applies on a queue that refuses.
@@ -68,6 +69,15 @@ func newQueue(e *Engine, s core.QueueSpec) *queue {
 	return q
 }
 
+// adopt gives a queue that came back from disk its counter of drops.
+func (q *queue) adopt(d *core.Drops) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.drops == nil {
+		q.drops = d
+	}
+}
+
 // like tells whether the queue is as a second declare says. Without mu.
 func (q *queue) like(s *core.QueueSpec) bool {
 	if s.Durable != q.durable || s.Exclusive != q.exclusive || s.AutoDelete != q.autoDelete || s.Exclusive && s.By != q.by {
@@ -105,24 +115,40 @@ func (q *queue) info() core.QueueInfo {
 }
 
 // waiting is the number of ready messages.
-func (q *queue) waiting() int { return q.ready.len() + len(q.back) }
+func (q *queue) waiting() int { return q.ready.len() + len(q.back) + q.onDisk() }
+
+// unlock gives up mu, and first passes what was settled under it to the store.
+func (q *queue) unlock() {
+	if q.shelf != nil && q.shelf.settled.Len() > 0 {
+		q.shelf.pass()
+	}
+	q.mu.Unlock()
+}
 
 // put takes a message and hands over what it can. It takes mu.
 func (q *queue) put(b *core.Batch, m *core.Message, to *target) {
 	q.mu.Lock()
 	q.putLocked(b, m, to)
-	q.mu.Unlock()
+	q.unlock()
 }
 
 func (q *queue) putLocked(b *core.Batch, m *core.Message, to *target) {
+	e, ok := q.enter(m, to)
+	if ok {
+		q.admit(b, e)
+	}
+}
+
+// enter gives a message its place; not ok when the queue does not take it.
+func (q *queue) enter(m *core.Message, to *target) (e entry, ok bool) {
 	if q.dead {
 		q.drops.Add(core.DropEnded, 1)
-		return
+		return e, false
 	}
-	e := entry{msg: m, to: to, transient: m.Guarantee == core.AtMostOnce || to.atMostOnce}
+	e = entry{msg: m, to: to, transient: m.Guarantee == core.AtMostOnce || to.atMostOnce}
 	if e.transient && len(q.consumers) == 0 && q.forgets() {
 		q.drops.Add(core.DropOffline, 1)
-		return
+		return e, false
 	}
 	q.lastSeq++
 	e.seq = q.lastSeq
@@ -130,13 +156,22 @@ func (q *queue) putLocked(b *core.Batch, m *core.Message, to *target) {
 	if m.Props != nil || q.args.HasMessageTTL {
 		q.date(&e)
 	}
+	return e, true
+}
+
+// admit hands a new entry over, or lets it wait.
+func (q *queue) admit(b *core.Batch, e entry) {
 	if q.free > 0 && !q.draining && q.waiting() == 0 && len(q.replays) == 0 {
 		q.draining = true
 		q.hand(b, q.pick(), e)
 		q.goOn(b)
 		return
 	}
-	q.push(e)
+	if q.shelf.takes(q) {
+		q.spill(e)
+	} else {
+		q.push(e)
+	}
 	q.drain(b)
 	if q.draining {
 		q.trim() // the drainer may be busy for long
@@ -193,7 +228,7 @@ func (q *queue) take() (entry, bool) {
 	if len(q.replays) > 0 {
 		q.refill()
 	}
-	for q.waiting() > 0 {
+	for q.oldest() != nil && !q.oldest().pending {
 		e := q.pop()
 		if !q.expired(&e) {
 			return e, true
@@ -206,8 +241,16 @@ func (q *queue) take() (entry, bool) {
 
 // drop gives up an entry that was taken out.
 func (q *queue) drop(e entry, why core.DropReason) {
-	q.bytes -= e.size()
+	q.done(e)
 	q.drops.Add(why, 1)
+}
+
+// done: an entry has left the queue for good.
+func (q *queue) done(e entry) {
+	q.bytes -= e.size()
+	if e.stored {
+		q.shelf.remove(e.seq)
+	}
 }
 
 // over tells whether the queue would be beyond its limits with so much more.
@@ -231,8 +274,11 @@ func (q *queue) trim() {
 
 // dropOldest leaves out what a session's client may know by its packet id.
 func (q *queue) dropOldest() bool {
+	if q.oldest() == nil || q.oldest().pending {
+		return false
+	}
 	if q.key.Kind == core.SessionQueue && len(q.back) > 0 {
-		if q.ready.len() == 0 {
+		if q.ready.len() == 0 || q.ready.at(0).pending {
 			return false
 		}
 		e := q.ready.popFront()
@@ -263,6 +309,7 @@ func (q *queue) purge() int {
 	n := q.waiting()
 	q.bytes -= q.waitBytes
 	q.waitBytes = 0
+	q.shelf.purge(q)
 	q.ready, q.back, q.replays, q.instants = ring{}, nil, nil, false
 	q.disarm()
 	return n
@@ -305,7 +352,7 @@ func (q *queue) close(o closing) error {
 // returns. It takes mu.
 func (q *queue) end() int {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	left := q.consumers
 	q.consumers, q.free = nil, 0
 	for _, c := range left {
@@ -316,6 +363,10 @@ func (q *queue) end() int {
 	}
 	n := q.purge()
 	q.held, q.bytes = 0, 0
+	if s := q.shelf; s != nil {
+		s.settled.Reset()
+		s.spool.clear(&s.settled)
+	}
 	if q.idle != nil {
 		q.idle.Stop()
 		q.idle = nil

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"sort"
 	"time"
 
 	"entrepot/core"
@@ -21,6 +22,10 @@ type entry struct {
 	// started: a session queue handed it over once; it neither expires nor
 	// overflows any more, since the client may know its packet id.
 	started bool
+	// stored: a record of it is on disk, or on its way there.
+	stored bool
+	// pending: it has its place, and its publisher is about to make it ready.
+	pending bool
 	// instant: its TTL is zero, so it is for a consumer that has room now.
 	instant bool
 }
@@ -46,6 +51,15 @@ const ringKeep = 32 // entries kept allocated when empty
 func (r *ring) len() int { return r.n }
 
 func (r *ring) at(i int) *entry { return &r.buf[(r.head+i)&(len(r.buf)-1)] }
+
+// find returns the entry with that seq; nil when it is not here.
+func (r *ring) find(seq uint64) *entry {
+	i := sort.Search(r.n, func(i int) bool { return r.at(i).seq >= seq })
+	if i < r.n && r.at(i).seq == seq {
+		return r.at(i)
+	}
+	return nil
+}
 
 func (r *ring) grow() {
 	if r.n < len(r.buf) {

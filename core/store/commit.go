@@ -26,7 +26,7 @@ func (s *Store) Commit(b *Batch, sync bool, done func(error)) {
 	if err := s.state(); err != nil {
 		s.mu.Unlock()
 		if done != nil {
-			done(err)
+			go done(err)
 		}
 		return
 	}
@@ -34,6 +34,7 @@ func (s *Store) Commit(b *Batch, sync bool, done func(error)) {
 	g.batch.ops = append(g.batch.ops, b.ops...)
 	g.batch.data = append(g.batch.data, b.data...)
 	g.sync, g.done = sync, done
+	s.unsynced = !sync && (s.unsynced || b.Len() > 0)
 	s.waiting = append(s.waiting, g)
 	if len(s.waiting) == 1 {
 		s.wake.Signal()
@@ -52,9 +53,19 @@ func (s *Store) newGroup() *group {
 
 // Sync waits until all that was committed before is on the disk.
 func (s *Store) Sync() error {
+	if s.allSynced() {
+		return nil
+	}
 	c := make(chan error, 1)
 	s.Commit(&Batch{}, true, func(err error) { c <- err })
 	return <-c
+}
+
+// allSynced tells that nothing was committed since the last sync ended well.
+func (s *Store) allSynced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.unsynced && len(s.waiting) == 0 && s.inFlight == nil && s.state() == nil
 }
 
 // commitLoop is the committer: it takes all that gathered, writes and syncs it

@@ -11,6 +11,11 @@ import (
 // Errors: ErrCorrupt, ErrFailed. It sees what was committed, also before its
 // callback.
 func (s *Store) Get(key []byte) (value []byte, ok bool, err error) {
+	s.reads.RLock()
+	defer s.reads.RUnlock()
+	if s.shut {
+		return nil, false, ErrClosed
+	}
 	h := s.db.Load()
 	v, closer, err := h.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -35,6 +40,11 @@ func readError(key []byte, err error) error {
 // batches that wait in memory are not seen; use it after Sync, or for keys
 // whose callback ran.
 func (s *Store) Scan(first, end []byte, f func(key, value []byte) bool) error {
+	s.reads.RLock()
+	defer s.reads.RUnlock()
+	if s.shut {
+		return ErrClosed
+	}
 	h := s.db.Load()
 	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: end})
 	if err != nil {

@@ -17,7 +17,14 @@ func (s *Store) Free() (uint64, error) {
 }
 
 // Used is about how many bytes the data directory takes.
-func (s *Store) Used() uint64 { return s.db.Load().db.Metrics().DiskSpaceUsage() }
+func (s *Store) Used() uint64 {
+	s.reads.RLock()
+	defer s.reads.RUnlock()
+	if s.shut {
+		return 0
+	}
+	return s.db.Load().db.Metrics().DiskSpaceUsage()
+}
 
 const reserveName = "reserve"
 
@@ -62,6 +69,11 @@ func (s *Store) freeReserve() {
 func (s *Store) Checkpoint(dir string) error {
 	if err := s.Sync(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
+	}
+	s.reads.RLock()
+	defer s.reads.RUnlock()
+	if s.shut {
+		return ErrClosed
 	}
 	if err := s.db.Load().db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
 		return fmt.Errorf("checkpoint into %s: %w", dir, err)

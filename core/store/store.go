@@ -61,12 +61,15 @@ type Store struct {
 
 	db     atomic.Pointer[handle] // nil while failed
 	damage damage
+	reads  sync.RWMutex // held shared while the handle is read, alone by Close
+	shut   bool         // under reads
 
 	mu       sync.Mutex
 	wake     *sync.Cond
 	waiting  []*group // not yet taken by the committer
 	inFlight []*group
 	free     []*group
+	unsynced bool // something was committed without a sync after it
 	failed   error
 	closed   bool
 	running  bool // the committer; a failure may leave it behind
@@ -210,6 +213,9 @@ func (s *Store) Close() error {
 	}
 	failed := s.failed != nil
 	s.mu.Unlock()
+	s.reads.Lock()
+	s.shut = true
+	s.reads.Unlock()
 	var err error
 	if !failed {
 		err = s.db.Load().db.Close()

@@ -1,0 +1,327 @@
+package local
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"entrepot/core"
+	"entrepot/core/store"
+)
+
+// A queue with a store keeps a window of its oldest messages in memory and the
+// rest on disk only. What is on disk only is younger than all that is in ready,
+// and is read back in order when ready is used up.
+type windowSize struct {
+	count int   // entries in ready from which on new ones are on disk only
+	bytes int64 // or payload bytes of what waits, while ready has some
+}
+
+// The window of every queue; half of it is read back at once.
+const (
+	wholeCount = 2048
+	wholeBytes = 2 << 20
+)
+
+const retryFetch = time.Second
+
+// shelf is a queue's part on disk. Under queue.mu, as its methods expect.
+type shelf struct {
+	spool   *spool
+	to      *target
+	n       int      // messages on disk only
+	next    uint64   // none of them is before this seq
+	applied uint64   // those up to here can be read
+	epoch   uint64   // counts purges
+	open    []uint64 // placed here, and their batch not yet given to the store
+	starved bool     // a drainer found nothing readable: wake it
+	loading chan struct{}
+	settled store.Batch // what was settled since mu was taken
+	tries   map[uint64]uint32
+	fault   error // what is on disk is damaged
+}
+
+// newShelf is for a queue's part of the store; without a store it has none.
+func newShelf(q *queue, s *spool) *shelf {
+	return &shelf{spool: s, to: &target{queue: q}}
+}
+
+// onDisk is the number of messages that are on disk only.
+func (q *queue) onDisk() int {
+	if q.shelf == nil {
+		return 0
+	}
+	return q.shelf.n
+}
+
+// keeps tells whether a message that a route brings here is written to disk
+// before it is confirmed. Without mu.
+func (q *queue) keeps(m *core.Message, t *target) bool {
+	return q.durable && q.shelf != nil && m.Guarantee >= core.Durable && !t.atMostOnce
+}
+
+// takes tells whether a new message goes on disk only.
+func (s *shelf) takes(q *queue) bool {
+	if s == nil {
+		return false
+	}
+	w := &q.engine.window
+	return s.n > 0 || q.ready.len() >= w.count ||
+		q.waitBytes >= w.bytes && q.ready.len() > 0
+}
+
+// spill lets a new entry wait on disk only. One that nobody wrote yet is
+// written now, to be forgotten at a restart; a subscription's QoS 0 is not
+// worth it.
+func (q *queue) spill(e entry) {
+	s := q.shelf
+	if !e.stored {
+		if e.transient && q.forgets() {
+			q.drop(e, core.DropOverflow)
+			return
+		}
+		var b store.Batch
+		s.spool.put(&b, &e, q.wall(&e), true)
+		s.spool.store.Commit(&b, false, q.whenApplied(&e))
+	}
+	if s.n == 0 {
+		s.next = e.seq
+	}
+	s.n++
+	q.waitBytes += e.size()
+}
+
+// wall is an entry's deadline as a time of day.
+func (q *queue) wall(e *entry) time.Time {
+	if e.deadline == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(e.deadline - q.engine.clock())
+}
+
+// whenApplied is the callback for an entry that is on disk only.
+func (q *queue) whenApplied(e *entry) func(error) {
+	seq, size, epoch := e.seq, e.size(), q.shelf.epoch
+	return func(err error) {
+		q.mu.Lock()
+		defer q.unlock()
+		s := q.shelf
+		if s.epoch != epoch || q.dead {
+			return
+		}
+		if err != nil {
+			// It is nowhere, and its publisher is told so.
+			s.n--
+			q.bytes -= size
+			q.waitBytes -= size
+			return
+		}
+		s.applied = max(s.applied, seq)
+		q.wakeStarved()
+	}
+}
+
+// wakeStarved lets a drainer look again.
+func (q *queue) wakeStarved() {
+	if !q.shelf.starved {
+		return
+	}
+	q.shelf.starved = false
+	go func() {
+		b := &core.Batch{}
+		q.mu.Lock()
+		q.drain(b)
+		q.unlock()
+		b.Flush()
+	}()
+}
+
+// overOnDisk: the oldest has to go, and it is on disk.
+func (q *queue) overOnDisk() bool {
+	return q.onDisk() > 0 && q.ready.len() == 0 && !q.refuses() && q.over(0, 0)
+}
+
+// fetch reads the oldest of what is on disk only. False: there is nothing to
+// read now. mu is given up meanwhile.
+func (q *queue) fetch() bool {
+	s := q.shelf
+	if s == nil || s.n == 0 || s.fault != nil || q.ready.len() > 0 {
+		return false
+	}
+	last := s.readable()
+	if s.loading != nil || last < s.next {
+		s.starved = true
+		return false
+	}
+	from, epoch := s.next, s.epoch
+	s.loading = make(chan struct{})
+	q.unlock()
+	want := max(q.engine.window.count/2, 1)
+	msgs, err := s.spool.load(from, last, want, q.engine.window.bytes/2)
+	q.mu.Lock()
+	close(s.loading)
+	s.loading = nil
+	q.wakeStarved()
+	switch {
+	case q.dead:
+		return false
+	case s.epoch != epoch:
+		return true
+	case err != nil:
+		q.unreadable(err)
+		return false
+	}
+	s.next = last + 1
+	if len(msgs) == want || len(msgs) > 0 && msgs[len(msgs)-1].more {
+		s.next = msgs[len(msgs)-1].seq + 1
+	}
+	for i := range msgs {
+		q.shelved(&msgs[i])
+	}
+	if s.next > q.lastSeq && s.n > 0 {
+		s.n = 0 // what is missing was never written
+	}
+	return true
+}
+
+// readable is the seq up to which all that is on disk only can be read.
+func (s *shelf) readable() uint64 {
+	last := s.applied
+	for _, seq := range s.open {
+		last = min(last, seq-1)
+	}
+	return last
+}
+
+// written: the batch of a placed message was given to the store.
+func (s *shelf) written(seq uint64) {
+	if i := slices.Index(s.open, seq); i >= 0 {
+		s.open = slices.Delete(s.open, i, i+1)
+	}
+}
+
+// shelved puts a message that was read back into ready.
+func (q *queue) shelved(l *loaded) {
+	s := q.shelf
+	if l.stale {
+		s.remove(l.seq)
+		return
+	}
+	s.n--
+	e := entry{msg: l.msg, to: s.to, seq: l.seq, stored: true, transient: l.msg.Guarantee == core.AtMostOnce}
+	if !l.deadline.IsZero() {
+		e.deadline = max(q.engine.clock()+time.Until(l.deadline), 1)
+	}
+	if n, ok := s.tries[l.seq]; ok {
+		e.attempts = n
+		delete(s.tries, l.seq)
+	}
+	q.ready.pushBack(e)
+}
+
+// unreadable: damage stops the queue at that place, other errors may pass.
+func (q *queue) unreadable(err error) {
+	switch {
+	case errors.Is(err, store.ErrClosed):
+		return
+	case errors.Is(err, store.ErrCorrupt):
+		q.shelf.fault = err
+		q.engine.log.Error("queue stopped: its messages on disk are damaged", "queue", q.key.String(), "error", err)
+		return
+	}
+	q.engine.log.Warn("queue cannot read its messages, trying again", "queue", q.key.String(), "error", err)
+	q.shelf.starved = true
+	time.AfterFunc(retryFetch, func() {
+		q.mu.Lock()
+		defer q.unlock()
+		q.wakeStarved()
+	})
+}
+
+// takeAnywhere is take for who is not the drainer: it reads from disk, or
+// waits for who does.
+func (q *queue) takeAnywhere() (entry, bool) {
+	for {
+		if e, ok := q.take(); ok {
+			return e, true
+		}
+		if s := q.shelf; s != nil && s.loading != nil {
+			wait := s.loading
+			q.unlock()
+			<-wait
+			q.mu.Lock()
+		} else if !q.fetch() {
+			return entry{}, false
+		}
+	}
+}
+
+// remove takes a settled message off the disk, when mu is given up.
+func (s *shelf) remove(seq uint64) { s.spool.remove(&s.settled, seq) }
+
+// tried notes on disk that a message came back.
+func (s *shelf) tried(seq uint64, attempts uint32) { s.spool.tried(&s.settled, seq, attempts) }
+
+// pass gives what was settled to the store. Losing it in a crash means a
+// redelivery, so it waits for no sync.
+func (s *shelf) pass() {
+	s.spool.store.Commit(&s.settled, false, nil)
+	s.settled.Reset()
+}
+
+// purge removes what waits from the disk, and leaves what is out.
+func (s *shelf) purge(q *queue) {
+	if s == nil {
+		return
+	}
+	drop := func(e *entry) bool {
+		if e.stored {
+			s.remove(e.seq)
+		}
+		return false
+	}
+	q.ready.keep(drop)
+	q.back.keep(drop)
+	if s.n > 0 {
+		s.spool.clearFrom(&s.settled, s.next)
+	}
+	s.n = 0
+	s.epoch++
+}
+
+// putStored writes a message that goes to one queue only and hands it over at
+// once; done is called when it is on the disk. It takes mu.
+func (q *queue) putStored(b *core.Batch, m *core.Message, to *target, done core.Done) {
+	q.mu.Lock()
+	defer q.unlock()
+	s := q.shelf
+	if s.fault != nil {
+		finish(done, false, s.fault)
+		return
+	}
+	e, ok := q.enter(m, to)
+	if !ok {
+		finish(done, true, nil)
+		return
+	}
+	e.stored = true
+	var batch store.Batch
+	s.spool.put(&batch, &e, q.wall(&e), false)
+	var applied func(error)
+	if s.takes(q) {
+		applied = q.whenApplied(&e)
+	}
+	s.spool.store.Commit(&batch, done != nil, func(err error) {
+		if applied != nil {
+			applied(err)
+		}
+		finish(done, err == nil, storeError(err))
+	})
+	q.admit(b, e)
+}
+
+func finish(done core.Done, routed bool, err error) {
+	if done != nil {
+		done(routed, err)
+	}
+}

@@ -1,0 +1,371 @@
+package core
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"entrepot/core/store"
+	"entrepot/routing"
+)
+
+// vault is what a realm keeps on disk beside its queues: client sessions with
+// their wills and notes, and retained messages. A nil vault keeps nothing.
+//
+// Keys, all behind the realm's prefix, beside those of the engine:
+//
+//	s <protocol> 0 <client id>   a client session that outlives its connection
+//	k <session 8> <key>          a note of its adapter
+//	t <topic>                    a retained message
+type vault struct {
+	store  *store.Store
+	prefix []byte
+}
+
+const (
+	keySession  = 's'
+	keyNote     = 'k'
+	keyRetained = 't'
+)
+
+func newVault(st *store.Store, realm string) *vault {
+	if st == nil {
+		return nil
+	}
+	return &vault{store: st, prefix: append([]byte(realm), 0)}
+}
+
+func (v *vault) key(kind byte, rest ...string) []byte {
+	k := append(append([]byte(nil), v.prefix...), kind)
+	for _, r := range rest {
+		k = append(k, r...)
+	}
+	return k
+}
+
+func (v *vault) session(n sessionName) []byte {
+	return v.key(keySession, n.protocol, "\x00", n.clientID)
+}
+
+func (v *vault) note(id SessionID, key []byte) []byte {
+	k := binary.BigEndian.AppendUint64(v.key(keyNote), uint64(id))
+	return append(k, key...)
+}
+
+func (v *vault) retained(t routing.Topic) []byte { return v.key(keyRetained, t.String()) }
+
+// sync waits until all that was written before is on the disk.
+func (v *vault) sync() error {
+	if v == nil {
+		return nil
+	}
+	if err := v.store.Sync(); err != nil {
+		return fmt.Errorf("disk: %w: %w", ErrFull, err)
+	}
+	return nil
+}
+
+// sessionRecord is a client session on disk. Fields are added, never changed.
+type sessionRecord struct {
+	ID     SessionID
+	Expiry int64      // milliseconds, negative for ever
+	Left   int64      `json:",omitempty"` // when its connection ended, Unix milliseconds; 0: connected
+	Owned  []QueueKey `json:",omitempty"`
+	Held   []QueueKey `json:",omitempty"`
+	User   string     `json:",omitempty"`
+	Will   []byte     `json:",omitempty"` // AppendMessage
+	Delay  int64      `json:",omitempty"` // of the will, milliseconds
+}
+
+// keep writes the session, if it is one that outlives its connection, and what
+// is on disk of it otherwise goes. With r.mu held.
+func (r *record) keep() {
+	v := r.broker.vault
+	if v == nil || !r.resumable {
+		return
+	}
+	var b store.Batch
+	if r.expiry == 0 {
+		if r.onDisk {
+			b.Delete(v.session(r.name))
+			r.dropNotes(&b, r.id)
+			r.onDisk = false
+		}
+	} else {
+		b.Set(v.session(r.name), r.encode())
+		r.onDisk = true
+	}
+	v.store.Commit(&b, false, nil)
+}
+
+func (r *record) dropNotes(b *store.Batch, id SessionID) {
+	v := r.broker.vault
+	b.DeleteRange(v.note(id, nil), v.note(id+1, nil))
+}
+
+// forget takes the session off the disk with its notes. With r.mu held.
+func (r *record) forget() {
+	v := r.broker.vault
+	if v == nil || !r.onDisk {
+		return
+	}
+	var b store.Batch
+	b.Delete(v.session(r.name))
+	r.dropNotes(&b, r.id)
+	v.store.Commit(&b, false, nil)
+	r.onDisk = false
+}
+
+func (r *record) encode() []byte {
+	k := sessionRecord{ID: r.id, Expiry: r.expiry.Milliseconds(), User: r.user}
+	if r.expiry < 0 {
+		k.Expiry = -1
+	}
+	if r.current == nil && !r.left.IsZero() {
+		k.Left = r.left.UnixMilli()
+	}
+	r.ownedLock.Lock()
+	for q := range r.owned {
+		k.Owned = append(k.Owned, q)
+	}
+	r.ownedLock.Unlock()
+	r.broker.groups.mu.Lock()
+	for q := range r.held {
+		k.Held = append(k.Held, q)
+	}
+	r.broker.groups.mu.Unlock()
+	if w := r.lastWill(); w != nil {
+		k.Will, k.Delay = AppendMessage(nil, w.Message), w.Delay.Milliseconds()
+	}
+	b, err := json.Marshal(k)
+	if err != nil {
+		panic("core: session record: " + err.Error()) // a plain struct: cannot be
+	}
+	return b
+}
+
+// lastWill is the will that the session would still leave.
+func (r *record) lastWill() *Will {
+	switch {
+	case r.current != nil:
+		return r.current.hello.Will
+	case r.will != nil:
+		return &Will{Message: r.will.message, Delay: r.will.delay}
+	}
+	return nil
+}
+
+// Restore makes ready what an earlier broker of the realm left in st, which
+// the engine uses too; call it before the first Connect. Sessions that had a
+// connection then are as if it was lost now.
+func (b *Broker) Restore(st *store.Store) error {
+	b.vault = newVault(st, b.realm)
+	b.retained.expired = func(t routing.Topic) {
+		var batch store.Batch
+		batch.Delete(b.vault.retained(t))
+		st.Commit(&batch, false, nil)
+	}
+	if err := b.restoreRetained(); err != nil {
+		return fmt.Errorf("realm %q: retained messages: %w", b.realm, err)
+	}
+	if err := b.restoreSessions(); err != nil {
+		return fmt.Errorf("realm %q: sessions: %w", b.realm, err)
+	}
+	b.dropOrphans()
+	return nil
+}
+
+// dropOrphans deletes queues that a crash parted from the session whose they
+// were.
+func (b *Broker) dropOrphans() {
+	l, ok := b.engine.(Lister)
+	if !ok {
+		return
+	}
+	known := map[SessionID]bool{}
+	for _, r := range b.sessions {
+		known[r.id] = true
+	}
+	l.EachQueue(func(k QueueKey, owner SessionID) {
+		b.groups.mu.Lock()
+		held := b.groups.holders[k] > 0
+		b.groups.mu.Unlock()
+		if owner != 0 && !known[owner] || k.Kind == GroupQueue && !held {
+			// Nobody can have deleted it yet.
+			_, _ = b.engine.DeleteQueue(context.Background(), k, DeleteOptions{})
+		}
+	})
+}
+
+func (v *vault) each(kind byte, f func(key string, value []byte) error) error {
+	first := v.key(kind)
+	var bad error
+	err := v.store.Scan(first, v.key(kind+1), func(key, value []byte) bool {
+		bad = f(string(key[len(first):]), value)
+		return bad == nil
+	})
+	if err == nil {
+		err = bad
+	}
+	return err
+}
+
+func (b *Broker) restoreRetained() error {
+	return b.vault.each(keyRetained, func(_ string, value []byte) error {
+		m, err := DecodeMessage(value)
+		if err != nil {
+			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		}
+		if m.Expired(time.Now()) {
+			return nil
+		}
+		return b.retained.set(m)
+	})
+}
+
+func (b *Broker) restoreSessions() error {
+	var late []*record
+	err := b.vault.each(keySession, func(key string, value []byte) error {
+		var k sessionRecord
+		if err := json.Unmarshal(value, &k); err != nil {
+			return fmt.Errorf("%q: %w: %w", key, store.ErrCorrupt, err)
+		}
+		r := b.restoreSession(key, k)
+		if k.Left != 0 && r.expiry > 0 && time.Since(r.left) >= r.expiry {
+			late = append(late, r)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range late {
+		r.expire(r.epoch)
+	}
+	return nil
+}
+
+// restoreSession makes the record of a session without a connection.
+func (b *Broker) restoreSession(key string, k sessionRecord) *record {
+	name := sessionName{}
+	for i := range key {
+		if key[i] == 0 {
+			name = sessionName{key[:i], key[i+1:]}
+			break
+		}
+	}
+	r := &record{broker: b, name: name, id: k.ID, resumable: true, onDisk: true, user: k.User, left: time.Now(),
+		expiry: time.Duration(k.Expiry) * time.Millisecond}
+	if k.Expiry < 0 {
+		r.expiry = Forever
+	}
+	if k.Left != 0 {
+		r.left = time.UnixMilli(k.Left)
+	}
+	b.lastID.Store(max(b.lastID.Load(), uint64(k.ID)))
+	for _, q := range k.Owned {
+		if r.owned == nil {
+			r.owned = map[QueueKey]struct{}{}
+		}
+		r.owned[q] = struct{}{}
+	}
+	b.groups.restore(r, k.Held)
+	r.mu.Lock()
+	defer r.unlock()
+	if r.expiry > 0 {
+		r.armExpiry(max(time.Until(r.left.Add(r.expiry)), 0))
+	}
+	if m, err := DecodeMessage(k.Will); err == nil {
+		s := r.absent(k.User)
+		r.will = &pendingWill{message: m, session: s, delay: time.Duration(k.Delay) * time.Millisecond}
+		r.armWill(r.will.delay)
+	}
+	b.mu.Lock()
+	b.sessions[name] = r
+	b.mu.Unlock()
+	return r
+}
+
+// absent stands for the connection that left a will before the restart.
+func (r *record) absent(user string) *Session {
+	p := r.broker.protocol(r.name.protocol)
+	s := &Session{broker: r.broker, rec: r, drops: &p.drops, unheard: p.unheard,
+		hello:  Hello{Protocol: r.name.protocol, ClientID: r.name.clientID},
+		origin: &Origin{Protocol: r.name.protocol, ClientID: r.name.clientID, User: user, Session: r.id}}
+	s.hello.Principal.User, s.hello.Principal.ClientID = user, r.name.clientID
+	return s
+}
+
+// restore counts a session's holds again.
+func (g *groups) restore(r *record, held []QueueKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, k := range held {
+		if r.held == nil {
+			r.held = map[QueueKey]struct{}{}
+		}
+		r.held[k] = struct{}{}
+		g.holders[k]++
+	}
+}
+
+// synced waits for what a verb wrote, after its locks.
+func (s *Session) synced() error { return s.broker.vault.sync() }
+
+// noted is synced where the verb changed what the session holds.
+func (s *Session) noted() error {
+	if s.broker.vault == nil {
+		return nil
+	}
+	s.rec.mu.Lock()
+	if s.rec.current == s {
+		s.rec.keep()
+	}
+	s.rec.mu.Unlock()
+	return s.synced()
+}
+
+// Lasting tells whether what is noted for this session outlives a restart.
+func (s *Session) Lasting() bool {
+	s.rec.mu.Lock()
+	defer s.rec.mu.Unlock()
+	return s.broker.vault != nil && s.rec.resumable && s.rec.expiry != 0
+}
+
+// Notes calls f for every note of the client session whose key begins with
+// prefix, in order of keys; both are valid during the call only. For a session
+// that was resumed after a restart.
+func (s *Session) Notes(prefix []byte, f func(key, value []byte)) error {
+	v := s.broker.vault
+	if v == nil {
+		return nil
+	}
+	first := v.note(s.ID(), prefix)
+	skip := len(first) - len(prefix)
+	end := append([]byte(nil), first...)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i]++; end[i] != 0 {
+			end = end[:i+1]
+			break
+		}
+	}
+	if err := v.sync(); err != nil {
+		return err
+	}
+	return v.store.Scan(first, end, func(key, value []byte) bool {
+		f(key[skip:], value)
+		return true
+	})
+}
+
+// kept is the message, and as one with it what has to be on disk of a retained
+// one.
+func (b *Broker) kept(m *Message) []Op {
+	n := &Note{Key: b.vault.retained(m.Topic)}
+	if len(m.Payload) > 0 {
+		n.Value = AppendMessage(nil, m)
+	}
+	return []Op{{Message: m}, {Note: n}}
+}
