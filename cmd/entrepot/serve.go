@@ -132,10 +132,13 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	defer cancel()
 	stopped := shutdown(grace, clients)
 	broker.Close()
-	// Whoever watches the drain over HTTP is served to its end.
+	// Whoever watches the drain over HTTP is served to its end, and is not
+	// waited for long.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	stopped = errors.Join(stopped, http.server.Shutdown(last))
+	if err := http.server.Shutdown(last); err != nil {
+		log.Warn("cut off", "error", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -170,3 +170,18 @@ func TestGraceTime(t *testing.T) {
 	}
 	b.log.await(t, "entrepot: stopped, but not in the grace time of 100ms: mqtt")
 }
+
+// One that connects over HTTP and says nothing is no reason to fail.
+func TestSilentHTTPClient(t *testing.T) {
+	b := start(t, "--memory")
+	c, err := net.Dial("tcp", b.http[7:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	get(t, b.http+"/healthz") // accepted after c, so c is too
+	b.stop()
+	if code := b.ended(t); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, b.log)
+	}
+}
