@@ -32,6 +32,8 @@ type ack struct {
 	id    uint16
 	first byte // the packet's first byte: PUBACK or PUBREC
 	ended bool // confirmed already; waits for those before
+	waits bool // for the same QoS 2 message, published on an older connection
+	queue bool // it went to a queue
 	code  reason
 	text  string
 }
@@ -47,7 +49,8 @@ func (a *acks) hold() {
 
 // expect adds a confirmation to the row. more tells that it counts against the
 // client's quota, limit is that (0: none); false when it is used up.
-func (a *acks) expect(k ack, more bool, limit int) bool {
+func (c *conn) expect(k ack, more bool, limit int) bool {
+	a := &c.acks
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if more {
@@ -58,6 +61,7 @@ func (a *acks) expect(k ack, more bool, limit int) bool {
 	}
 	a.inUse, a.held = true, true
 	a.row = append(a.row, k)
+	c.confirm()
 	return true
 }
 
@@ -74,8 +78,11 @@ func (a *acks) close() {
 func (c *conn) published(routed bool, err error) {
 	a := &c.acks
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	k := &a.row[a.next]
+	i := a.next
+	for a.row[i].ended || a.row[i].waits {
+		i++
+	}
+	k := &a.row[i]
 	k.ended = true
 	switch {
 	case err != nil:
@@ -83,18 +90,33 @@ func (c *conn) published(routed bool, err error) {
 		k.text = clipped(err.Error())
 	case !routed:
 		k.code = noMatch
-		c.names.stale.Store(true)
+		if k.queue {
+			c.names.stale.Store(true)
+		}
+	}
+	known := *k
+	var others []*conn
+	if known.first == packets.Pubrec<<4 {
+		others = c.state.accepted(known.id, known.code)
 	}
 	c.confirm()
+	a.mu.Unlock()
+	for _, other := range others {
+		other.publishedBefore(known)
+	}
 }
 
-// confirmed marks the newest of the row as ended: a message that did not go to
-// the core.
-func (c *conn) confirmed() {
+// publishedBefore is published for a connection that sent the message again
+// while an older one waited for its outcome.
+func (c *conn) publishedBefore(known ack) {
 	a := &c.acks
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.row[len(a.row)-1].ended = true
+	for i := a.next; i < len(a.row); i++ {
+		if k := &a.row[i]; k.waits && !k.ended && k.id == known.id {
+			k.code, k.text, k.ended = known.code, known.text, true
+		}
+	}
 	c.confirm()
 }
 
@@ -123,14 +145,9 @@ func (c *conn) confirm() {
 
 func (c *conn) encode(k *ack) {
 	a := &c.acks
-	if k.code >= unspecified {
-		if k.first == packets.Pubrec<<4 {
-			c.state.forget(c, k.id)
-		}
-		if c.version < 5 {
-			c.refused(k)
-			return
-		}
+	if k.code >= unspecified && c.version < 5 {
+		c.refused(k)
+		return
 	}
 	if k.first == packets.Puback<<4 || k.code >= unspecified {
 		if a.open > 0 {

@@ -30,6 +30,7 @@ type offer struct {
 	retain bool
 	id     uint32   // a Subscription Identifier, 0 for none
 	more   []uint32 // further ones
+	moved  bool     // the topic is a queue's, and the message came by another address
 }
 
 // Deliver implements core.Receiver.
@@ -81,7 +82,7 @@ func (s *source) meet(d *core.Delivery, o *offer) bool {
 		sub := s.sub.Load()
 		o.topic = d.Topic.String()
 		if s.kind == work {
-			o.topic = sub.text
+			o.topic, o.moved = sub.text, d.Exchange != core.DefaultExchange
 		}
 		o.add(sub, d, qos)
 		return true
@@ -233,7 +234,7 @@ func (c *conn) write(buf []byte, d *core.Delivery, o *offer, id uint16, dup bool
 		size += 2
 	}
 	if c.version == 5 {
-		if c.plain && d.Props == nil && o.id == 0 && d.Exchange == core.TopicExchange {
+		if c.plain && d.Props == nil && o.id == 0 && !o.moved {
 			size++
 		} else {
 			topic, props = c.properties(space[:0], d, o)
@@ -276,10 +277,8 @@ func (c *conn) properties(b []byte, d *core.Delivery, o *offer) (topic string, _
 	if d.Props != nil {
 		b = appendProperties(b, d.Message, own)
 	}
-	if d.Exchange != core.TopicExchange && o.topic != d.Topic.String() {
-		if original := printAddress(core.Address{Exchange: d.Exchange, Topic: d.Topic}); original != o.topic {
-			b = appendUser(b, propTopic, original, own)
-		}
+	if o.moved {
+		b = appendUser(b, propTopic, printAddress(core.Address{Exchange: d.Exchange, Topic: d.Topic}), own)
 	}
 	if c.server.cfg.OriginProperty && d.Origin != nil {
 		b = appendUser(b, propOrigin, d.Origin.Protocol+" "+d.Origin.ClientID, false)

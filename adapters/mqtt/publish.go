@@ -232,35 +232,34 @@ func (c *conn) publishConfirmed(first byte, id uint16, p *place, got *brought, b
 	if int(qos) > c.server.cfg.MaxQoS { // [MQTT-3.2.2-11]
 		return faultf(badQoS, "QoS %d", qos)
 	}
-	k := ack{id: id, first: packets.Puback << 4}
+	k := ack{id: id, first: packets.Puback << 4, queue: p.queue}
+	why := c.accept(p, got, b)
 	again := false
 	if qos == 2 {
 		k.first = packets.Pubrec << 4
 		var err error
-		if again, err = c.state.remember(c, id); err != nil {
+		if again, k.waits, err = c.state.remember(c, id, why == nil); err != nil {
 			return err
 		}
+	}
+	switch {
+	case again: // [MQTT-4.3.3-10]
+		k.ended = !k.waits
+	case why == errReserved && c.version < 5: // [MQTT-3.3.5-2] of 3.1.1: a refusal may be confirmed
+		c.session.Drops().Add(core.DropNotAllowed, 1)
+		k.ended = true
+	case why != nil:
+		k.code, k.text, k.ended = publishReason(why), clipped(why.Error()), true
 	}
 	limit := 0
 	if c.version == 5 {
 		limit = c.server.cfg.ReceiveMaximum
 	}
-	if !c.acks.expect(k, !again, limit) { // [MQTT-3.3.4-7]
+	if !c.expect(k, !again, limit) { // [MQTT-3.3.4-7]
 		return faultf(receiveMaximum, "more than %d messages without confirmation", limit)
 	}
-	if again { // [MQTT-4.3.3-10]
-		c.confirmed()
-		return nil
-	}
-	why := c.accept(p, got, b)
-	switch {
-	case why == nil:
+	if !again && why == nil {
 		c.session.Publish(c.lane, message(first, p, got, b), c.done)
-	case p.refused == errReserved && c.version < 5: // [MQTT-3.3.5-2] of 3.1.1: a refusal may be confirmed
-		c.session.Drops().Add(core.DropNotAllowed, 1)
-		c.confirmed()
-	default:
-		c.published(false, why)
 	}
 	if c.acks.failed.Load() {
 		return c.acks.why

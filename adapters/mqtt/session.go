@@ -32,8 +32,11 @@ type session struct {
 	again     []uint16  // a group's messages, see nextAgain
 	starved   []*source // refused because the quota was used up
 
-	// incoming are the QoS 2 identifiers that the client has not released.
+	// incoming are the QoS 2 identifiers that the client has not released;
+	// pending those of them whose outcome is not known, with the connections
+	// that asked again.
 	incoming map[uint16]struct{}
+	pending  map[uint16][]*conn
 }
 
 // stage is how far a delivery has come.
@@ -381,22 +384,44 @@ func (s *session) hungry() []*source {
 	return list
 }
 
-// remember takes the identifier of a QoS 2 message; again when the client has
-// not released it since.
-func (s *session) remember(c *conn, id uint16) (again bool, err error) {
+// remember tells whether the client has not released a QoS 2 message's
+// identifier since it sent it (again) and wants the same answer; waits: which
+// is not known yet (accepted will name c). A new one is noted if add is set.
+func (s *session) remember(c *conn, id uint16, add bool) (again, waits bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.owned(c); err != nil {
-		return false, err
+		return false, false, err
 	}
 	if _, again = s.incoming[id]; again {
-		return true, nil
+		list, waits := s.pending[id]
+		if waits {
+			s.pending[id] = append(list, c)
+		}
+		return true, waits, nil
+	}
+	if !add {
+		return false, false, nil
 	}
 	if s.incoming == nil {
-		s.incoming = map[uint16]struct{}{}
+		s.incoming, s.pending = map[uint16]struct{}{}, map[uint16][]*conn{}
 	}
 	s.incoming[id] = struct{}{}
-	return false, nil
+	s.pending[id] = nil
+	return false, false, nil
+}
+
+// accepted notes the outcome of a QoS 2 message; a refused one is forgotten
+// ([MQTT-4.3.3-9]). It returns who else waits to know.
+func (s *session) accepted(id uint16, code reason) []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.pending[id]
+	delete(s.pending, id)
+	if code >= unspecified {
+		delete(s.incoming, id)
+	}
+	return list
 }
 
 // forget releases the identifier of a QoS 2 message; false when it is not known.
