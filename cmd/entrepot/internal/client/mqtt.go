@@ -278,12 +278,12 @@ func (c *mqttConn) toMessage(pk packets.Packet) Message {
 // Close implements Conn. The broker closes when it has read all that was sent
 // ([MQTT-3.14.4-1] is the client's part).
 func (c *mqttConn) Close() error {
+	var err error
 	select {
 	case <-c.gone:
-		return c.close()
 	default:
+		err = c.put(packet(packets.Disconnect))
 	}
-	err := c.put(packet(packets.Disconnect))
 	if last := c.drain(); last != nil && !errors.Is(last, errClosed) {
 		err = last // a refusal of what had no answer of its own
 	}

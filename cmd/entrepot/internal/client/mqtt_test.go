@@ -79,14 +79,18 @@ func TestPublishRefused(t *testing.T) {
 
 // At QoS 0 a refusal comes as a DISCONNECT, while the client says good-bye.
 func TestRefusalAtQoS0(t *testing.T) {
-	address := script{steps: []step{{"\x00\x04MQTT", connack5}, {"payload", "\xE0\x02\x87\x00"}}}.start(t)
-	conn := dial(t, MQTT, address, options())
-	err := conn.Publish(t.Context(), Message{Topic: "a", Payload: []byte("payload")})
-	if err == nil {
-		err = conn.Close()
-	}
-	if err == nil || !strings.Contains(err.Error(), "not authorized") {
-		t.Errorf("error %v", err)
+	for _, until := range []string{"payload", "payload\xE0\x02\x00\x00"} {
+		address := script{hold: true, steps: []step{{"\x00\x04MQTT", connack5}, {until, "\xE0\x02\x87\x00"}}}.start(t)
+		conn := dial(t, MQTT, address, options())
+		if err := conn.Publish(t.Context(), Message{Topic: "a", Payload: []byte("payload")}); err != nil {
+			t.Fatal(err)
+		}
+		if until == "payload" {
+			_ = conn.(*mqttConn).awaitEnd(t) // Close shall meet a connection that has ended
+		}
+		if err := conn.Close(); err == nil || !strings.Contains(err.Error(), "not authorized") {
+			t.Errorf("refused after %q: error %v", until, err)
+		}
 	}
 }
 
