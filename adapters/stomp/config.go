@@ -40,6 +40,9 @@ type Config struct {
 	SubscriptionBytes  int64 `toml:"subscription_bytes"`
 	// TopicSeparator parts the levels of /topic destinations: "." or "/".
 	TopicSeparator string `toml:"topic_separator"`
+	// OriginHeader sends the publisher's protocol and client id to subscribers, as
+	// header x-origin.
+	OriginHeader bool `toml:"origin_header"`
 }
 
 // DefaultConfig is what runs when nothing is set.

@@ -153,18 +153,19 @@ func (c *conn) Shutdown() {
 // Closed implements adapters.Protocol.
 func (c *conn) Closed(err error) {
 	c.heartBeat.stop(c)
+	reason := core.CloseLost
 	switch {
+	case err == nil:
+		reason = core.CloseNormal
+	case errors.Is(err, adapters.ErrKicked):
+		reason = core.CloseShutdown
 	case errors.Is(err, adapters.ErrTimeout):
 		c.refuse(&c.batch, bad("nothing was heard from the client in time"), nil)
 	case errors.Is(err, adapters.ErrFrameTooLarge):
 		c.refuse(&c.batch, tooLarge("%v", err), nil)
 	}
 	if c.session != nil {
-		reason := core.CloseNormal
-		if err != nil {
-			reason = core.CloseLost
-		}
-		c.leaveDurables()
+		c.leaveDurables(reason)
 		c.session.Close(reason)
 	}
 	c.batch.Flush()

@@ -2,6 +2,8 @@ package stomp
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 
 	"entrepot/core"
@@ -16,7 +18,34 @@ const durableProtocol = "stomp-durable"
 // durableState is what a durable subscription was made with. With another the old one
 // ends, as it does in ActiveMQ.
 type durableState struct {
-	exchange, filter, selector string
+	Exchange, Filter, Selector string
+}
+
+// durableNote is the key under which it is noted for the next start of the broker.
+const durableNote = "stomp"
+
+// stateOf is what a session that was found again was made with.
+func stateOf(s *core.Session) (durableState, bool, error) {
+	if have, ok := s.State().(durableState); ok {
+		return have, true, nil
+	}
+	var have durableState
+	found := false
+	err := s.Notes([]byte(durableNote), func(_, value []byte) {
+		found = json.Unmarshal(value, &have) == nil
+	})
+	return have, found, err
+}
+
+// note keeps it.
+func (d durableState) note(c *conn, s *core.Session) error {
+	s.SetState(d)
+	value, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("durable subscription: %w", err)
+	}
+	s.Apply(c.lane, []core.Op{{Note: &core.Note{Key: []byte(durableNote), Value: value}}}, c.sent)
+	return nil
 }
 
 // wantsDurable: durable:true as RabbitMQ's users write it, or a subscription name as
@@ -64,19 +93,10 @@ func (c *conn) durableSource(f *frame, src source) (source, error) {
 		return src, malformed("a durable subscription needs an id header")
 	}
 	want := durableState{src.binding.Source, src.binding.Filter.String(), f.text(selectorHeader)}
-	hello := c.durableHello(name)
-	session, resumed, err := c.session.Broker().Connect(context.Background(), hello)
+	session, err := c.durableSession(name, want)
 	if err != nil {
 		return src, err
 	}
-	if have, ok := session.State().(durableState); resumed && ok && have != want {
-		session.Close(core.CloseNormal)
-		hello.Clean = true
-		if session, _, err = c.session.Broker().Connect(context.Background(), hello); err != nil {
-			return src, err
-		}
-	}
-	session.SetState(want)
 	src.session, src.durable = session, name
 	src.spec.Key = core.Key(core.TopicQueue, "durable", name)
 	src.spec.Durable, src.spec.Exclusive, src.lenient = true, true, true
@@ -86,12 +106,37 @@ func (c *conn) durableSource(f *frame, src source) (source, error) {
 	return src, nil
 }
 
+// durableSession finds the session of a durable subscription, or begins it.
+func (c *conn) durableSession(name string, want durableState) (*core.Session, error) {
+	hello := c.durableHello(name)
+	session, resumed, err := c.session.Broker().Connect(context.Background(), hello)
+	if err != nil {
+		return nil, err
+	}
+	if resumed {
+		have, known, err := stateOf(session)
+		if err != nil {
+			session.Close(core.CloseNormal)
+			return nil, err
+		}
+		if known && have == want {
+			return session, nil
+		}
+		session.Close(core.CloseNormal)
+		hello.Clean = true
+		if session, _, err = c.session.Broker().Connect(context.Background(), hello); err != nil {
+			return nil, err
+		}
+	}
+	return session, want.note(c, session)
+}
+
 // leave lets go of a durable subscription; it goes on unless it ends here.
-func (s *source) leave(end bool) {
+func (s *source) leave(end bool, reason core.CloseReason) {
 	if end {
 		s.session.SetExpiry(0)
 	}
-	s.session.Close(core.CloseNormal)
+	s.session.Close(reason)
 }
 
 // endDurable ends a durable subscription that is not attached.

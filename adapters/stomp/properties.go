@@ -185,8 +185,13 @@ func (c *conn) appendProperties(buf []byte, m *core.Message) []byte {
 	if m.Guarantee >= core.Durable {
 		buf = append(buf, "\npersistent:true"...)
 	}
-	if o := m.Origin; o != nil && o.User != "" {
-		buf = v.appendHeader(buf, "user-id", o.User)
+	if o := m.Origin; o != nil {
+		if o.User != "" {
+			buf = v.appendHeader(buf, "user-id", o.User)
+		}
+		if c.cfg.OriginHeader {
+			buf = v.appendHeader(buf, "x-origin", o.Protocol+" "+o.ClientID)
+		}
 	}
 	p := m.Props
 	if p == nil {

@@ -122,6 +122,7 @@ func (c *conn) declare(f *frame, to *target) error {
 	if err != nil {
 		return err
 	}
+	c.batch.Flush() // the disk may have to be waited for
 	q := core.QueueSpec{Key: core.Named(to.name), Args: args.queue}
 	queueFlags(f, &q)
 	_, err = c.session.DeclareQueue(context.Background(), q)

@@ -19,13 +19,14 @@ func (c *conn) subscribe(f *frame) error {
 	if err != nil {
 		return err
 	}
+	c.batch.Flush() // what follows may wait for the disk
 	if s.source, err = c.sourceOf(f, p, s); err != nil {
 		return err
 	}
 	c.dropImplicit(s)
 	if err := c.attach(s); err != nil {
 		if s.source.durable != "" {
-			s.source.leave(false)
+			s.source.leave(false, core.CloseNormal)
 		}
 		return err
 	}
@@ -94,10 +95,11 @@ func (c *conn) unsubscribe(f *frame) error {
 	if !f.has.holds(idHeader) && (f.version >= v11 || !f.has.holds(destinationHeader)) {
 		return malformed("UNSUBSCRIBE needs an id header")
 	}
+	c.batch.Flush() // what follows may wait for the disk
 	s := c.detach(subscriptionID(f))
 	switch {
 	case s != nil && s.source.durable != "":
-		s.source.leave(f.isTrue(durableHeader))
+		s.source.leave(f.isTrue(durableHeader), core.CloseNormal)
 	case s != nil:
 		s.source.close()
 	case f.isTrue(durableHeader):
@@ -126,7 +128,7 @@ func (c *conn) resume(b *core.Batch) {
 }
 
 // leaveDurables lets go of the durable subscriptions when the connection ends.
-func (c *conn) leaveDurables() {
+func (c *conn) leaveDurables(reason core.CloseReason) {
 	c.mu.Lock()
 	var durable []*subscription
 	for _, s := range c.subs {
@@ -137,6 +139,6 @@ func (c *conn) leaveDurables() {
 	}
 	c.mu.Unlock()
 	for _, s := range durable {
-		s.source.leave(false)
+		s.source.leave(false, reason)
 	}
 }

@@ -18,6 +18,7 @@ func (c *conn) temporary(p place) (string, error) {
 	if len(c.temporaries) >= c.cfg.MaxSubscriptions {
 		return "", bad("more than %d temporary queues", c.cfg.MaxSubscriptions)
 	}
+	c.batch.Flush() // the disk may have to be waited for
 	name := replyPrefix + rand.Text()
 	_, err := c.session.DeclareQueue(context.Background(), core.QueueSpec{Key: core.Named(name), Exclusive: true,
 		Args: core.QueueArgs{MaxLength: c.cfg.SubscriptionLength, HasMaxLength: true,

@@ -9,9 +9,12 @@ import (
 // transaction gathers the frames between BEGIN and COMMIT. Nothing is done before
 // COMMIT, so that ABORT and the end of the connection leave no trace.
 type transaction struct {
-	ops   []core.Op
-	taken []takenMessage
-	bytes int
+	ops []core.Op
+	// session is the one whose deliveries are settled, nil while none is: one Apply is
+	// of one session, and a durable subscription has its own.
+	session *core.Session
+	taken   []takenMessage
+	bytes   int
 }
 
 // takenMessage is a delivery that the transaction settles.
@@ -65,7 +68,11 @@ func (c *conn) commit(f *frame, t *transaction) {
 	for _, m := range t.taken {
 		m.subscription.forget(m.number)
 	}
-	c.session.Apply(c.lane, t.ops, func(_ bool, err error) {
+	session := c.session
+	if t.session != nil {
+		session = t.session
+	}
+	session.Apply(c.lane, t.ops, func(_ bool, err error) {
 		switch {
 		case err != nil:
 			c.fail(err, receipt)
@@ -115,6 +122,11 @@ func (c *conn) settleLater(f *frame, s *subscription, number uint64, o core.Outc
 	if err != nil {
 		return err
 	}
+	if t.session != nil && t.session != s.source.session {
+		return &fault{message: "not supported", cause: core.ErrUnsupported,
+			detail: "one transaction that acknowledges messages of a durable subscription and of another one"}
+	}
+	t.session = s.source.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := from; i < to; i++ {
