@@ -32,7 +32,7 @@ func bubble(t *testing.T, set func(*Config, *recorder), f func(t *testing.T, s *
 		r := s.serve(server)
 		f(t, s, client, r)
 		_ = client.Close()
-		s.stop(t)
+		s.end(t)
 	})
 }
 
@@ -47,7 +47,7 @@ func everyConn(t *testing.T, cfg Config, set func(*recorder), f func(t *testing.
 			r := s.serve(server)
 			f(t, s, client, r)
 			_ = client.Close()
-			s.stop(t)
+			s.end(t)
 		})
 	}
 }
@@ -124,7 +124,7 @@ func TestConnSeesAnEndRightAfterData(t *testing.T) {
 					}
 					within(t, "Closed", r.ended)
 				}
-				s.stop(t)
+				s.end(t)
 			})
 		}
 	}
@@ -163,7 +163,7 @@ func TestConnSeesTheEndOfABusyOne(t *testing.T) {
 				if got := r.seen(); !reset && (got[len(got)-1] != "last" || r.err != nil) {
 					t.Errorf("ends with %q, Closed(%v)", got[len(got)-1], r.err)
 				}
-				s.stop(t)
+				s.end(t)
 			})
 		}
 	}
@@ -181,7 +181,7 @@ func TestConnReset(t *testing.T) {
 	if !errors.Is(r.err, syscall.ECONNRESET) {
 		t.Errorf("Closed(%v)", r.err)
 	}
-	s.stop(t)
+	s.end(t)
 }
 
 // The client gets what was written before an error, although it still sends.

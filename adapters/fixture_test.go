@@ -224,8 +224,8 @@ func (f *fixture) serve(c net.Conn) *recorder {
 	return f.recs[len(f.recs)-1]
 }
 
-// stop shuts down and looks for what must not be left.
-func (f *fixture) stop(t testing.TB) {
+// end shuts down and looks for what must not be left.
+func (f *fixture) end(t testing.TB) {
 	t.Helper()
 	if err := f.Shutdown(t.Context()); err != nil {
 		t.Error(err)

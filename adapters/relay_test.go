@@ -356,6 +356,7 @@ func BenchmarkRelay(b *testing.B) {
 		batch, perRead int
 	}{
 		{"batched/4to4", 4, 4, 256, 1},
+		{"batched/4to1", 4, 1, 256, 1},
 		{"batched/1to50", 1, 50, 256, 50},
 		{"single/4to4", 4, 4, 1, 1},
 		{"single/1to1", 1, 1, 1, 1},

@@ -198,14 +198,15 @@ func (s *Server) leave(c *Conn) {
 
 // Shutdown stops accepting, tells every client, closes the connections and
 // waits for them, or for ctx; those that are left then end by themselves within
-// twice Config.Linger. A connection that came in meanwhile ends without being
-// told.
+// twice Config.Linger of their Feed's return. A connection that came in
+// meanwhile ends without being told.
 func (s *Server) Shutdown(ctx context.Context) error {
-	for _, l := range s.stopAccepting() {
+	listeners, conns := s.stop()
+	for _, l := range listeners {
 		// Accept's end is what counts.
 		_ = l.Close()
 	}
-	for _, c := range s.present() {
+	for _, c := range conns {
 		c.proto.Shutdown()
 		c.Kick(ErrKicked)
 	}
@@ -224,23 +225,18 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-func (s *Server) stopAccepting() []net.Listener {
+// stop lets nobody in any more and returns what there is to close; a second
+// call returns nothing.
+func (s *Server) stop() (listeners []net.Listener, conns []*Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closing() {
-		close(s.stopping)
+	if s.closing() {
+		return nil, nil
 	}
-	listeners := s.listeners
-	s.listeners = nil
-	return listeners
-}
-
-func (s *Server) present() []*Conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	open := make([]*Conn, 0, len(s.conns))
+	close(s.stopping)
 	for c := range s.conns {
-		open = append(open, c)
+		conns = append(conns, c)
 	}
-	return open
+	listeners, s.listeners = s.listeners, nil
+	return listeners, conns
 }

@@ -80,7 +80,7 @@ func TestServerLimits(t *testing.T) {
 				t.Error("not let in although all have left")
 			}
 			_ = client.Close()
-			s.stop(t)
+			s.end(t)
 		})
 	}
 }
@@ -126,7 +126,7 @@ func TestServerWaitsOutAShortage(t *testing.T) {
 			if d := time.Since(start); d < time.Second || d > 5*time.Second {
 				t.Errorf("served after %v", d)
 			}
-			s.stop(t)
+			s.end(t)
 			_ = client.Close()
 		})
 	}
@@ -141,7 +141,7 @@ func TestServerShutdownDoesNotWaitForAPause(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		start := time.Now()
-		s.stop(t)
+		s.end(t)
 		if d := time.Since(start); d > 0 {
 			t.Errorf("Shutdown took %v", d)
 		}
@@ -182,7 +182,7 @@ func TestServerShutdown(t *testing.T) {
 					_ = c.Close()
 				})
 			}
-			s.stop(t)
+			s.end(t)
 			wg.Wait()
 			for _, r := range s.recs {
 				if !r.shutdown || !errors.Is(r.err, ErrKicked) {
@@ -219,7 +219,7 @@ func TestServerShutdownMeetsNewConnections(t *testing.T) {
 		}
 		close(start)
 		runtime.Gosched()
-		s.stop(t)
+		s.end(t)
 		clients.Wait()
 	}
 }
@@ -231,7 +231,7 @@ func TestServerShutdownLingers(t *testing.T) {
 		send(t, client, "in")
 		receive(t, client, "in")
 		start := time.Now()
-		s.stop(t)
+		s.end(t)
 		if d := time.Since(start); d != 3*time.Second {
 			t.Errorf("Shutdown took %v", d)
 		}
@@ -292,7 +292,7 @@ func TestServerClientsThatVanish(t *testing.T) {
 	})
 	soon(t, "all are gone", func() bool { return s.Open() == 0 })
 	s.bare(t)
-	s.stop(t)
+	s.end(t)
 	soon(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 }
 
@@ -396,7 +396,7 @@ func TestServerSlowReaderBesideAFastOne(t *testing.T) {
 	for _, c := range clients {
 		_ = c.Close()
 	}
-	s.stop(t)
+	s.end(t)
 }
 
 func TestConfig(t *testing.T) {
