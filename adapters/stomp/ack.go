@@ -31,6 +31,9 @@ type held struct {
 	bytes int
 }
 
+// heldCost is what a delivery that is out costs beside its payload, about.
+const heldCost = 100
+
 // hold takes a delivery in; false when the credit is used up.
 func (s *subscription) hold(d core.Delivery) bool {
 	s.mu.Lock()
@@ -39,7 +42,7 @@ func (s *subscription) hold(d core.Delivery) bool {
 	if s.prefetch > 0 && h.count >= s.prefetch || h.bytes >= s.conn.cfg.UnackedBytes {
 		return false
 	}
-	size := len(d.Payload)
+	size := len(d.Payload) + heldCost
 	h.list = append(h.list, heldMessage{number: s.next + 1, seq: d.Seq, size: size})
 	h.count++
 	h.bytes += size

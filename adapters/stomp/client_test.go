@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	client "github.com/go-stomp/stomp/v3"
@@ -310,4 +311,26 @@ func TestDeadWorkers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestQueueDeleted: a subscriber is told when its queue is deleted under it.
+func TestQueueDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &transcript{t: t, clients: map[string]*pipeClient{}, vars: map[string]string{}, cfg: DefaultConfig()}
+		tr.start()
+		defer tr.end()
+		a := tr.client("a")
+		tr.send(a, "CONNECT\naccept-version:1.2\n\n^@SUBSCRIBE\nid:0\ndestination:/queue/q\n\n^@")
+		tr.expect(a, "CONNECTED\n...\n\n^@")
+		s, _, err := tr.broker.Connect(t.Context(), core.Hello{Protocol: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close(core.CloseNormal)
+		if _, err := s.DeleteQueue(t.Context(), core.Named("q"), core.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		tr.expectError(a, "subscription ended")
+	})
 }

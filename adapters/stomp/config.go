@@ -26,7 +26,8 @@ type Config struct {
 	// MaxSubscriptions and MaxTransactions are how many a connection may hold open.
 	MaxSubscriptions int `toml:"max_subscriptions"`
 	MaxTransactions  int `toml:"max_transactions"`
-	// TransactionFrames and TransactionBytes bound what one transaction gathers.
+	// TransactionFrames bounds what one transaction gathers, TransactionBytes what all
+	// open ones of a connection do, headers counted.
 	TransactionFrames int `toml:"transaction_frames"`
 	TransactionBytes  int `toml:"transaction_bytes"`
 	// Prefetch is how many messages may be out for ACK on one subscription when the

@@ -45,6 +45,7 @@ type conn struct {
 
 	user, clientID string
 	transactions   map[string]*transaction // by id as written
+	gathered       int                     // bytes in them
 	temporaries    map[string]string       // queue by destination
 
 	mu         sync.Mutex
@@ -108,6 +109,11 @@ func (c *conn) end(err error) error {
 
 // handle does what a frame asks for.
 func (c *conn) handle(f *frame) error {
+	if f.has&rememberedHeaders != 0 {
+		if err := f.checkIDs(); err != nil {
+			return err
+		}
+	}
 	if c.session == nil {
 		return c.connect(f)
 	}

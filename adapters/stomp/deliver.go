@@ -74,7 +74,9 @@ func (s *subscription) destination(m *core.Message) []byte {
 		if s.known == nil || len(s.known) >= maxKnown {
 			s.known = map[core.Address][]byte{}
 		}
-		s.known[a] = line
+		if len(line) <= maxRemembered {
+			s.known[a] = line
+		}
 	}
 	s.last, s.lastTo = a, line
 	return line

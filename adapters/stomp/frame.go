@@ -333,6 +333,23 @@ func (f *frame) decode(b []byte) string {
 	return unescape(b)
 }
 
+// longestID is how long may be what the broker has to remember: ids, receipts, names.
+const longestID = 1000
+
+// rememberedHeaders are those.
+const rememberedHeaders headerSet = 1<<idHeader | 1<<receiptHeader | 1<<transactionHeader | 1<<loginHeader |
+	1<<clientIDHeader | 1<<amqSubscriptionHeader | 1<<durableNameHeader
+
+// checkIDs refuses longer ones.
+func (f *frame) checkIDs() error {
+	for id := otherHeader + 1; id < headerCount; id++ {
+		if (f.has & rememberedHeaders).holds(id) && len(f.value(id)) > longestID {
+			return malformed("header %s is longer than %d bytes", f.nameOf(f.spans[f.first[id]]), longestID)
+		}
+	}
+	return nil
+}
+
 // isTrue tells whether a header is there and says true.
 func (f *frame) isTrue(id headerID) bool {
 	return f.has.holds(id) && strings.EqualFold(string(f.value(id)), "true")

@@ -23,8 +23,12 @@ type targets struct {
 	all      map[string]*target
 }
 
-// maxTargets bounds the memory; beyond it all are forgotten.
-const maxTargets = 256
+// maxTargets bounds the memory, beyond it all are forgotten; of texts longer than
+// maxRemembered only the last is kept.
+const (
+	maxTargets    = 256
+	maxRemembered = 512
+)
 
 func (t *targets) find(text []byte) *target {
 	if t.last != nil && string(text) == t.lastText {
@@ -38,12 +42,14 @@ func (t *targets) find(text []byte) *target {
 }
 
 func (t *targets) add(text []byte, to *target) {
+	t.last, t.lastText = to, string(text)
+	if len(text) > maxRemembered {
+		return
+	}
 	if t.all == nil || len(t.all) >= maxTargets {
 		t.all = map[string]*target{}
 	}
-	key := string(text)
-	t.all[key] = to
-	t.last, t.lastText = to, key
+	t.all[t.lastText] = to
 }
 
 // plainSend are the headers of a SEND that need no properties.

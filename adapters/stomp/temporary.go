@@ -15,6 +15,9 @@ func (c *conn) temporary(p place) (string, error) {
 	if name, ok := c.temporaries[key]; ok {
 		return name, nil
 	}
+	if len(p.name) > maxRemembered {
+		return "", bad("the name of a temporary queue is longer than %d bytes", maxRemembered)
+	}
 	if len(c.temporaries) >= c.cfg.MaxSubscriptions {
 		return "", bad("more than %d temporary queues", c.cfg.MaxSubscriptions)
 	}

@@ -37,6 +37,7 @@ func (c *conn) transaction(f *frame) error {
 		return bad("no such transaction")
 	}
 	delete(c.transactions, id)
+	c.gathered -= open.bytes
 	if f.command == abortCommand {
 		open.giveBack()
 		c.acknowledge(f)
@@ -89,10 +90,11 @@ func (c *conn) openTransaction(f *frame, n, bytes int) (*transaction, error) {
 	if t == nil {
 		return nil, bad("no such transaction")
 	}
-	if len(t.ops)+n > c.cfg.TransactionFrames || t.bytes+bytes > c.cfg.TransactionBytes {
+	if len(t.ops)+n > c.cfg.TransactionFrames || c.gathered+bytes > c.cfg.TransactionBytes {
 		return nil, &fault{message: "transaction too large", cause: core.ErrTooLarge}
 	}
 	t.bytes += bytes
+	c.gathered += bytes
 	return t, nil
 }
 
@@ -101,7 +103,7 @@ func (c *conn) enqueue(f *frame, m *core.Message) error {
 	if m.Retain {
 		return &fault{message: "not supported", detail: "retain in a transaction", cause: core.ErrUnsupported}
 	}
-	t, err := c.openTransaction(f, 1, len(m.Payload))
+	t, err := c.openTransaction(f, 1, f.line+len(m.Payload))
 	if err != nil {
 		return err
 	}
