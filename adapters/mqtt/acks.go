@@ -50,7 +50,7 @@ func (a *acks) hold() {
 // expect adds a confirmation to the row. more tells that it counts against the
 // client's quota, limit is that (0: none); false when it is used up.
 func (c *conn) expect(k ack, more bool, limit int) bool {
-	a := &c.acks
+	a := &c.publisher.acks
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if more {
@@ -76,7 +76,7 @@ func (a *acks) close() {
 
 // published is the core's answer to the oldest publish that waits for one.
 func (c *conn) published(routed bool, err error) {
-	a := &c.acks
+	a := &c.publisher.acks
 	a.mu.Lock()
 	i := a.next
 	for a.row[i].ended || a.row[i].waits {
@@ -91,7 +91,7 @@ func (c *conn) published(routed bool, err error) {
 	case !routed:
 		k.code = noMatch
 		if k.queue {
-			c.names.stale.Store(true)
+			c.publisher.names.stale.Store(true)
 		}
 	}
 	known := *k
@@ -109,7 +109,7 @@ func (c *conn) published(routed bool, err error) {
 // publishedBefore is published for a connection that sent the message again
 // while an older one waited for its outcome.
 func (c *conn) publishedBefore(known ack) {
-	a := &c.acks
+	a := &c.publisher.acks
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := a.next; i < len(a.row); i++ {
@@ -122,7 +122,7 @@ func (c *conn) publishedBefore(known ack) {
 
 // confirm encodes what has ended at the front of the row. With acks.mu held.
 func (c *conn) confirm() {
-	a := &c.acks
+	a := &c.publisher.acks
 	for a.next < len(a.row) && a.row[a.next].ended {
 		c.encode(&a.row[a.next])
 		a.row[a.next] = ack{}
@@ -144,7 +144,7 @@ func (c *conn) confirm() {
 }
 
 func (c *conn) encode(k *ack) {
-	a := &c.acks
+	a := &c.publisher.acks
 	if k.code >= unspecified && c.version < 5 {
 		c.refused(k)
 		return
@@ -163,28 +163,29 @@ func (c *conn) encode(k *ack) {
 
 // refused ends a connection whose version has no answer for a refusal.
 func (c *conn) refused(k *ack) {
-	if !c.acks.failed.Load() {
-		c.acks.why = fault{k.code, k.text}
-		c.acks.failed.Store(true)
-		c.net.Kick(c.acks.why)
+	if !c.publisher.acks.failed.Load() {
+		c.publisher.acks.why = fault{k.code, k.text}
+		c.publisher.acks.failed.Store(true)
+		c.net.Kick(c.publisher.acks.why)
 	}
 }
 
 // handOver moves confirmations into the outbox. With acks.mu held, so that
 // their order stays.
 func (c *conn) handOver(b *core.Batch) {
-	a := &c.acks
+	a := &c.publisher.acks
 	c.out.End(b, append(c.out.BeginAnswer(), a.out...))
 	if a.out = a.out[:0]; cap(a.out) > 1024 {
 		a.out = nil
 	}
 }
 
-// flush ends hold.
-func (a *acks) flush(c *conn) {
-	if !a.inUse {
+// flushAcks ends hold.
+func (c *conn) flushAcks() {
+	if c.publisher == nil || !c.publisher.acks.inUse {
 		return
 	}
+	a := &c.publisher.acks
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.held = false
@@ -216,7 +217,9 @@ func (c *conn) acknowledged(kind byte, id uint16, code reason) error {
 	case packets.Pubrel:
 		answer := idNotFound
 		if c.state.forget(c, id) {
-			c.acks.close()
+			if c.publisher != nil {
+				c.publisher.acks.close()
+			}
 			answer = success
 		}
 		c.answerID(packets.Pubcomp<<4, id, answer) // [MQTT-4.3.3-11]

@@ -33,10 +33,7 @@ type conn struct {
 	zeroExpiry bool // the session was to end with the connection
 	reason     core.CloseReason
 	batch      core.Batch
-	lane       *core.Lane
-	names      names
-	acks       acks
-	done       core.Done // published, bound once
+	publisher  *publisher // nil until the client publishes
 	settling   settling
 
 	paused  atomic.Bool // a SUBSCRIBE is being answered: deliveries wait
@@ -46,15 +43,15 @@ type conn struct {
 
 func (s *Server) open(nc *adapters.Conn) adapters.Protocol {
 	c := &conn{server: s, net: nc, out: nc.Outbox, reason: core.CloseLost}
-	c.lane = core.NewLane(&c.batch)
-	c.done = c.published
 	nc.OnRoom(c.room)
 	return c
 }
 
 // Feed implements adapters.Protocol.
 func (c *conn) Feed(b []byte) (int, error) {
-	c.acks.hold()
+	if c.publisher != nil {
+		c.publisher.acks.hold()
+	}
 	used := 0
 	for len(b)-used >= 2 {
 		first := b[used]
@@ -195,7 +192,7 @@ func (c *conn) send(p *packets.Packet, b *core.Batch) bool {
 // Idle implements adapters.Protocol.
 func (c *conn) Idle() {
 	c.settle()
-	c.acks.flush(c)
+	c.flushAcks()
 	if c.settling.hungry {
 		c.feedHungry()
 	}
@@ -278,7 +275,7 @@ func (c *conn) Closed(err error) {
 		return
 	}
 	c.settle()
-	c.acks.flush(c)
+	c.flushAcks()
 	if err != nil {
 		code, text := endReason(err)
 		c.part(code, text)

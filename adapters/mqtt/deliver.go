@@ -109,14 +109,14 @@ func (s *source) meetOwn(d *core.Delivery, o *offer, qos byte) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	wanted := false
-	for _, sub := range st.subs {
+	st.subs.each(func(sub *subscription) {
 		if sub.kind != topics || !sub.filter.Match(d.Topic) ||
 			sub.noLocal && d.Origin != nil && d.Origin.Session == s.conn.id {
-			continue
+			return
 		}
 		o.add(sub, d, qos)
 		wanted = true
-	}
+	})
 	return wanted
 }
 

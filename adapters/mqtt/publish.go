@@ -22,6 +22,14 @@ func guarantee(qos byte) core.Guarantee {
 	return core.Once
 }
 
+// publisher is what a connection has that publishes.
+type publisher struct {
+	lane  *core.Lane
+	done  core.Done // conn.published, bound once
+	names names
+	acks  acks
+}
+
 // names remembers what the client's topic names mean, so that checking one and
 // making it a topic is done once. The reader's own, except stale.
 type names struct {
@@ -43,7 +51,7 @@ const maxNames = 256
 
 // find returns the place of a topic name. The error is a fault.
 func (c *conn) find(name []byte) (*place, error) {
-	n := &c.names
+	n := &c.publisher.names
 	if n.last != nil && string(name) == n.last.text {
 		return n.last, nil
 	}
@@ -76,7 +84,7 @@ func (c *conn) learn(name string) (*place, error) {
 	if p.refused = err; err != nil {
 		return p, nil
 	}
-	n := &c.names
+	n := &c.publisher.names
 	switch {
 	case n.last == nil:
 		return p, nil // one topic needs no map
@@ -125,6 +133,9 @@ func (n *names) forgetQueues() {
 
 // publish takes PUBLISH (3.3).
 func (c *conn) publish(first byte, b []byte) error {
+	if c.publisher == nil {
+		c.publisher = &publisher{lane: core.NewLane(&c.batch), done: c.published}
+	}
 	qos := first >> 1 & 3
 	if qos == 3 || first&0x0E == 8 { // [MQTT-3.3.1-4] [MQTT-3.3.1-2]
 		return faultf(malformed, "QoS 3, or DUP with QoS 0")
@@ -147,8 +158,8 @@ func (c *conn) publish(first byte, b []byte) error {
 			return err
 		}
 	}
-	if c.names.stale.Load() {
-		c.names.forgetQueues()
+	if c.publisher.names.stale.Load() {
+		c.publisher.names.forgetQueues()
 	}
 	p, err := c.resolve(name, &got)
 	if err != nil {
@@ -161,7 +172,7 @@ func (c *conn) publish(first byte, b []byte) error {
 		c.session.Drops().Add(dropReason(publishReason(why)), 1)
 		return nil
 	}
-	c.session.Publish(c.lane, message(first, p, &got, b), nil)
+	c.session.Publish(c.publisher.lane, message(first, p, &got, b), nil)
 	return nil
 }
 
@@ -174,7 +185,7 @@ func (c *conn) resolve(name []byte, got *brought) (*place, error) {
 		}
 		return c.find(name)
 	}
-	n := &c.names
+	n := &c.publisher.names
 	if got.alias == 0 || int(got.alias) > c.server.cfg.TopicAliasMaximum { // [MQTT-3.3.2-8] [MQTT-3.3.2-9]
 		return nil, faultf(badAlias, "topic alias %d", got.alias)
 	}
@@ -197,7 +208,7 @@ func (c *conn) resolve(name []byte, got *brought) (*place, error) {
 func (c *conn) setAlias(alias uint16, name []byte) (*place, error) {
 	p, err := c.find(name)
 	if err == nil {
-		c.names.aliases[alias] = p
+		c.publisher.names.aliases[alias] = p
 	}
 	return p, err
 }
@@ -259,10 +270,10 @@ func (c *conn) publishConfirmed(first byte, id uint16, p *place, got *brought, b
 		return faultf(receiveMaximum, "more than %d messages without confirmation", limit)
 	}
 	if !again && why == nil {
-		c.session.Publish(c.lane, message(first, p, got, b), c.done)
+		c.session.Publish(c.publisher.lane, message(first, p, got, b), c.publisher.done)
 	}
-	if c.acks.failed.Load() {
-		return c.acks.why
+	if c.publisher.acks.failed.Load() {
+		return c.publisher.acks.why
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ type session struct {
 	mu   sync.Mutex
 	conn *conn
 
-	subs    map[string]*subscription
+	subs    subscriptions
 	queued  bool               // the session's queue is declared
 	sources []*source          // of conn
 	shares  map[string]*source // those of shared and work, by filter

@@ -16,13 +16,13 @@ import (
 
 // plainClient speaks raw packets over a socket.
 type plainClient struct {
-	t       *testing.T
+	t       testing.TB
 	conn    net.Conn
 	version int
 	got     []byte
 }
 
-func dialPlain(t *testing.T, addr net.Addr, lines ...string) *plainClient {
+func dialPlain(t testing.TB, addr net.Addr, lines ...string) *plainClient {
 	conn, err := net.Dial(addr.Network(), addr.String())
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func (c *plainClient) packet() string {
 	}
 }
 
-func listen(t *testing.T, cfg Config) (net.Addr, *core.Broker) {
+func listen(t testing.TB, cfg Config) (net.Addr, *core.Broker) {
 	log := slog.New(slog.DiscardHandler)
 	broker := core.NewBroker(core.DefaultConfig(), "test", local.New(log), nil, log)
 	s := New(cfg, core.NewRealms(broker), log)

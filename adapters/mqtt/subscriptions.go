@@ -1,5 +1,64 @@
 package mqtt
 
+import "slices"
+
+// subscriptions are a session's, by the filter as the client wrote it. Few are
+// held without a map.
+type subscriptions struct {
+	few  []*subscription
+	many map[string]*subscription
+}
+
+const fewMost = 8
+
+func (l *subscriptions) len() int { return len(l.few) + len(l.many) }
+
+func (l *subscriptions) find(text string) *subscription {
+	for _, sub := range l.few {
+		if sub.text == text {
+			return sub
+		}
+	}
+	return l.many[text]
+}
+
+// put takes a subscription in, in place of one with the same filter.
+func (l *subscriptions) put(sub *subscription) {
+	for i := range l.few {
+		if l.few[i].text == sub.text {
+			l.few[i] = sub
+			return
+		}
+	}
+	if l.many == nil && len(l.few) < fewMost {
+		l.few = append(l.few, sub)
+		return
+	}
+	if l.many == nil {
+		l.many = map[string]*subscription{}
+		for _, sub := range l.few {
+			l.many[sub.text] = sub
+		}
+		l.few = nil
+	}
+	l.many[sub.text] = sub
+}
+
+func (l *subscriptions) remove(text string) {
+	l.few = slices.DeleteFunc(l.few, func(sub *subscription) bool { return sub.text == text })
+	delete(l.many, text)
+}
+
+// each visits all, in no order.
+func (l *subscriptions) each(visit func(*subscription)) {
+	for _, sub := range l.few {
+		visit(sub)
+	}
+	for _, sub := range l.many {
+		visit(sub)
+	}
+}
+
 // The part of session that knows subscriptions, and the sources of its
 // connection.
 
@@ -7,7 +66,7 @@ package mqtt
 func (s *session) room(text string, most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.subs[text] != nil || len(s.subs) < most
+	return s.subs.len() < most || s.subs.find(text) != nil
 }
 
 // subscribe notes a subscription, in place of one with the same filter; undo
@@ -18,18 +77,15 @@ func (s *session) subscribe(c *conn, sub *subscription) (undo func(), err error)
 	if err := s.owned(c); err != nil {
 		return nil, err
 	}
-	if s.subs == nil {
-		s.subs = map[string]*subscription{}
-	}
-	old := s.subs[sub.text]
-	s.subs[sub.text] = sub
+	old := s.subs.find(sub.text)
+	s.subs.put(sub)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if old != nil {
-			s.subs[sub.text] = old
+			s.subs.put(old)
 		} else {
-			delete(s.subs, sub.text)
+			s.subs.remove(sub.text)
 		}
 	}, nil
 }
@@ -38,11 +94,11 @@ func (s *session) subscribe(c *conn, sub *subscription) (undo func(), err error)
 func (s *session) unsubscribe(c *conn, text string) *subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sub := s.subs[text]
+	sub := s.subs.find(text)
 	if s.conn != c || sub == nil {
 		return nil
 	}
-	delete(s.subs, text)
+	s.subs.remove(text)
 	return sub
 }
 
@@ -50,11 +106,11 @@ func (s *session) unsubscribe(c *conn, text string) *subscription {
 func (s *session) held(c *conn) (subs []*subscription, queued bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sub := range s.subs {
+	s.subs.each(func(sub *subscription) {
 		if sub.kind != topics {
 			subs = append(subs, sub)
 		}
-	}
+	})
 	return subs, s.queued
 }
 
