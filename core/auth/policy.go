@@ -1,5 +1,9 @@
 // Package auth says who a client is and what it may do: one policy for every
 // protocol, decided on canonical names only, never on a protocol's spelling.
+//
+// users.go checks names and passwords, userfile.go reads and edits the file
+// that they stand in, hash.go knows what stands there of a password. policy.go
+// is what the core asks, config.go the settings and the policy that they make.
 package auth
 
 // Principal is who acts: what a client proved at log-in.

@@ -47,6 +47,8 @@ func libraries() []rule {
 		{"github.com/pelletier/go-toml/v2...", []string{"conf"}},
 		{"github.com/spf13/cobra", []string{"cmd/entrepot..."}},
 		{"github.com/spf13/pflag", []string{"cmd/entrepot..."}},
+		{"golang.org/x/crypto/...", []string{"core/auth"}},
+		{"golang.org/x/term", []string{"cmd/entrepot"}},
 		{"github.com/prometheus/client_golang/...", []string{"adapters/admin", "cmd/entrepot..."}},
 	}
 }

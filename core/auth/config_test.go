@@ -1,0 +1,120 @@
+package auth
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNothingDenied(t *testing.T) {
+	p, err := DefaultConfig().Policy()
+	if p != nil || err != nil {
+		t.Error(p, err)
+	}
+}
+
+func TestDenySubscribe(t *testing.T) {
+	p, err := Config{DenySubscribe: []string{"test/nosubscribe", "plant/+/secret/#", "$SYS/#", "all/#/x"}}.Policy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for filter, allowed := range map[string]bool{
+		"test/nosubscribe":        false,
+		"test/nosubscribe/x":      true,
+		"test":                    true,
+		"test/+":                  true, // overlaps only
+		"#":                       true,
+		"test/nosubscrib%65":      true, // another topic
+		"plant/7/secret":          false,
+		"plant/7/secret/door":     false,
+		"plant/+/secret/+":        false,
+		"plant/#":                 true,
+		"plant/7/other":           true,
+		"$SYS/broker/connections": false,
+		"$SYS/#":                  false,
+		"$SYS/+/x":                false,
+		"+/broker":                true,
+		"all/x":                   false,
+		"all/a/b/x":               false,
+		"all/#/y/x":               false,
+		"all/a":                   true,
+		"not a filter/#x":         false, // cannot be read
+	} {
+		if err := p(Principal{}, Subscribe, Object{Topic, filter}); (err == nil) != allowed {
+			t.Errorf("%s: %v", filter, err)
+		}
+	}
+	for _, free := range []struct {
+		a Action
+		o Object
+	}{
+		{Publish, Object{Topic, "test/nosubscribe"}},
+		{Consume, Object{Queue, "test/nosubscribe"}},
+		{Subscribe, Object{Exchange, "test/nosubscribe"}},
+		{Declare, Object{Queue, "test/nosubscribe"}},
+	} {
+		if err := p(Principal{}, free.a, free.o); err != nil {
+			t.Errorf("%v: %v", free, err)
+		}
+	}
+}
+
+// A wildcard in front denies what begins with $ too: a binding may ask for it.
+func TestDenyBeginsWithAWildcard(t *testing.T) {
+	p, err := Config{DenySubscribe: []string{"+/secret"}, DenyPublish: []string{"#"}}.Policy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Object{{Topic, "a/secret"}, {Topic, "$x/secret"}, {Topic, "+/secret"}} {
+		if p(Principal{}, Subscribe, o) == nil {
+			t.Errorf("subscribed to %s", o.Name)
+		}
+	}
+	for _, o := range []Object{{Topic, "a"}, {Topic, "$SYS/a"}, {Topic, "a//b"}} {
+		if p(Principal{}, Publish, o) == nil {
+			t.Errorf("published to %s", o.Name)
+		}
+	}
+}
+
+func TestDenyPublish(t *testing.T) {
+	p, err := Config{DenyPublish: []string{"cmd/#", "a/+"}}.Policy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for topic, allowed := range map[string]bool{
+		"cmd": false, "cmd/x": false, "cmd/x/y": false, "command": true,
+		"a/b": false, "a/": false, "a": true, "a/b/c": true, "a/#": false, // no topic
+	} {
+		if err := p(Principal{}, Publish, Object{Topic, topic}); (err == nil) != allowed {
+			t.Errorf("%s: %v", topic, err)
+		}
+	}
+	if err := p(Principal{}, Subscribe, Object{Topic, "cmd/x"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBadDenyLists(t *testing.T) {
+	for _, c := range []struct {
+		config Config
+		want   []string
+	}{
+		{Config{DenySubscribe: []string{""}}, []string{`deny_subscribe: ""`}},
+		{Config{DenyPublish: []string{"a/b#"}}, []string{`deny_publish: "a/b#"`}},
+		{Config{DenySubscribe: []string{"#/#/#"}}, []string{`deny_subscribe: "#/#/#"`}},
+		{Config{DenySubscribe: []string{"a", "$share/g/a"}}, []string{`"$share/g/a": filters of topics only, and $share is none`}},
+		{Config{DenyPublish: []string{"$queue/orders"}}, []string{"$queue is none"}},
+		{Config{DenyPublish: []string{"$exchange/x/y"}}, []string{"$exchange is none"}},
+		{Config{DenySubscribe: []string{"a+"}, DenyPublish: []string{"b+", "$delayed/5/a"}}, []string{"a+", "b+", "$delayed is none"}},
+	} {
+		err := c.config.Validate()
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v, want %s", c.config, err, want)
+			}
+		}
+	}
+	if err := (Config{Users: "/no/such/file"}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
