@@ -48,13 +48,13 @@ func (a *acks) hold() {
 }
 
 // expect adds a confirmation to the row. more tells that it counts against the
-// client's quota, limit is that (0: none); false when it is used up.
+// client's quota, limit; false when it is used up.
 func (c *conn) expect(k ack, more bool, limit int) bool {
 	a := &c.publisher.acks
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if more {
-		if limit > 0 && a.open >= limit {
+		if a.open >= limit {
 			return false
 		}
 		a.open++

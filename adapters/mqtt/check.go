@@ -202,7 +202,11 @@ func (c *conn) checkSubscribe(kind byte, b []byte) error {
 	if len(b) == 0 { // [MQTT-3.8.3-2] [MQTT-3.10.3-2]
 		return faultf(protocolError, "no topic filter")
 	}
-	for len(b) > 0 {
+	most := c.server.cfg.MaxSubscriptions
+	for n := 0; len(b) > 0; n++ {
+		if n == most {
+			return faultf(quota, "more than %d topic filters", most)
+		}
 		if _, b, err = takeString(b); err != nil {
 			return err
 		}

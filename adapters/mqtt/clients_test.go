@@ -36,7 +36,7 @@ func token(t *testing.T, tk paho3.Token) {
 func TestPahoGo3(t *testing.T) {
 	for _, version := range []uint{3, 4} {
 		t.Run(fmt.Sprint("v", version), func(t *testing.T) {
-			addr, _ := listen(t, testConfig())
+			addr, broker := listen(t, testConfig())
 			options := func(id string, clean bool) *paho3.ClientOptions {
 				return paho3.NewClientOptions().AddBroker("tcp://" + addr.String()).SetClientID(id).SetCleanSession(clean).
 					SetProtocolVersion(version).SetAutoReconnect(false).SetOrderMatters(true)
@@ -59,6 +59,7 @@ func TestPahoGo3(t *testing.T) {
 					t.Fatalf("got %q, want %q", m, want)
 				}
 			}
+			settled(t, broker) // the client's last acknowledgements come after its handlers
 			sub.Disconnect(100)
 			token(t, pub.Publish("t/x", 1, false, "kept"))
 			token(t, pub.Publish("t/x", 2, false, "once"))

@@ -47,7 +47,10 @@ type place struct {
 	refused error // why nothing goes there
 }
 
-const maxNames = 256
+const (
+	maxNames = 256
+	longName = 512 // bytes; longer ones are not remembered beside others
+)
 
 // find returns the place of a topic name. The error is a fault.
 func (c *conn) find(name []byte) (*place, error) {
@@ -86,8 +89,8 @@ func (c *conn) learn(name string) (*place, error) {
 	}
 	n := &c.publisher.names
 	switch {
-	case n.last == nil:
-		return p, nil // one topic needs no map
+	case n.last == nil || len(name) > longName:
+		return p, nil // one topic needs no map, and long ones are learned again
 	case n.known == nil:
 		n.known = map[string]*place{}
 	case len(n.known) >= maxNames:
@@ -262,7 +265,7 @@ func (c *conn) publishConfirmed(first byte, id uint16, p *place, got *brought, b
 	case why != nil:
 		k.code, k.text, k.ended = publishReason(why), clipped(why.Error()), true
 	}
-	limit := 0
+	limit := 65535 // as many as there are identifiers
 	if c.version == 5 {
 		limit = c.server.cfg.ReceiveMaximum
 	}

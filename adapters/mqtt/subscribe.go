@@ -99,13 +99,14 @@ func (c *conn) bind(sub *subscription, retainHandling byte) error {
 	return err
 }
 
-// ownQueue declares and consumes the session's queue, once.
+// ownQueue declares and consumes the session's queue, once. It is not durable,
+// as the session itself does not outlive the broker.
 func (c *conn) ownQueue(key core.QueueKey) error {
 	if c.state.isQueued() {
 		return nil
 	}
 	_, err := c.session.DeclareQueue(context.Background(), core.QueueSpec{
-		Key: key, Durable: !c.zeroExpiry, Exclusive: true, Args: c.queueArgs(),
+		Key: key, Exclusive: true, Args: c.queueArgs(),
 	})
 	if err != nil {
 		return err
@@ -144,7 +145,7 @@ func (c *conn) declare(sub *subscription) error {
 		return c.declareNamed(sub.queue)
 	}
 	ctx := context.Background()
-	if _, err := c.session.DeclareQueue(ctx, core.QueueSpec{Key: sub.queue, Durable: true, Args: c.queueArgs()}); err != nil {
+	if _, err := c.session.DeclareQueue(ctx, core.QueueSpec{Key: sub.queue, Args: c.queueArgs()}); err != nil {
 		return err
 	}
 	err := c.session.Bind(ctx, core.BindSpec{Source: core.TopicExchange, Queue: sub.queue, Filter: sub.filter})

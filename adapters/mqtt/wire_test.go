@@ -32,7 +32,7 @@ var packetNames = []string{"", "connect", "connack", "publish", "puback", "pubre
 	"suback", "unsubscribe", "unsuback", "pingreq", "pingresp", "disconnect", "auth"}
 
 // words splits a line at spaces outside of quotes; a quoted value is unquoted,
-// rep:5 at a word's end stands for xxxxx.
+// rep:5 at a word's end stands for xxxxx; slashes: and pluses: (+/) likewise.
 func words(line string) (list []string) {
 	for {
 		line = strings.TrimLeft(line, " ")
@@ -52,9 +52,11 @@ func words(line string) (list []string) {
 			}
 			word, line = word+line[:1], line[1:]
 		}
-		if before, n, ok := strings.Cut(word, "rep:"); ok {
-			count, _ := strconv.Atoi(n)
-			word = before + strings.Repeat("x", count)
+		for mark, fill := range map[string]string{"rep:": "x", "slashes:": "/", "pluses:": "+/"} {
+			if before, n, ok := strings.Cut(word, mark); ok {
+				count, _ := strconv.Atoi(n)
+				word = before + strings.Repeat(fill, count)
+			}
 		}
 		list = append(list, word)
 	}
