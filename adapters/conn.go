@@ -116,7 +116,10 @@ func (c *Conn) run() {
 	} else {
 		c.proto.Closed(err)
 	}
-	if c.Outbox.close(c.server.cfg.Linger) && !c.gone {
+	if ws, ok := c.conn.(*websocketConn); ok {
+		ws.because(err)
+	}
+	if c.Outbox.close(c.server.cfg.Linger) {
 		c.linger()
 	}
 	// The client may have closed first.

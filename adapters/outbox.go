@@ -82,8 +82,8 @@ func newOutbox(c net.Conn, raw syscall.RawConn, bufs *buffers, limit int) *Outbo
 // what Conn.OnRoom names is called when there is room.
 func (o *Outbox) BeginDelivery() (buf []byte, ok bool) {
 	o.mu.Lock()
-	if o.unsent >= o.limit || o.deaf() {
-		o.refused = true
+	if full := o.unsent >= o.limit; full || o.deaf() {
+		o.refused = full && !o.deaf() // a closed outbox never has room again
 		o.mu.Unlock()
 		return nil, false
 	}
@@ -283,7 +283,7 @@ func (o *Outbox) giveBack(chunks []chunk) {
 // that bytes were lost. Called once.
 func (o *Outbox) close(linger time.Duration) bool {
 	o.mu.Lock()
-	o.closing, o.refused, o.room = true, false, nil
+	o.closing, o.refused = true, false
 	o.flushAndUnlock()
 	if idle, patience := o.stillWriting(linger); idle != nil {
 		// An error of it shows in the write.

@@ -343,6 +343,10 @@ func TestOutboxBoundsAnswers(t *testing.T) {
 		if n := b.broke.Load(); n != 1 {
 			t.Errorf("broken was called %d times", n)
 		}
+		start := time.Now()
+		if b.close(time.Minute); time.Since(start) > 0 {
+			t.Errorf("a broken outbox was closed after %v", time.Since(start))
+		}
 	})
 }
 
@@ -439,22 +443,40 @@ func TestOutboxCloseSendsWhatIsLeft(t *testing.T) {
 }
 
 func TestOutboxCloseDoesNotWaitForever(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBox(t, carriers[0].pair, 4096)
-		var batch core.Batch
-		rooms := 0
-		b.onRoom(func(*core.Batch) { rooms++ })
-		for b.deliver(&batch, make([]byte, 100)) {
-		}
-		batch.Flush()
-		start := time.Now()
-		if b.close(3*time.Second) || time.Since(start) != 3*time.Second {
-			t.Errorf("closed after %v", time.Since(start))
-		}
-		if rooms > 0 {
-			t.Error("room was called by a closed outbox")
-		}
-	})
+	for _, reads := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBox(t, carriers[0].pair, 4096)
+			var batch core.Batch
+			rooms := 0
+			b.onRoom(func(*core.Batch) { rooms++ })
+			for b.deliver(&batch, make([]byte, 100)) {
+			}
+			b.mu.Lock()
+			b.refused = false
+			b.mu.Unlock()
+			batch.Flush()
+			want := 3 * time.Second
+			if reads {
+				want = time.Second
+			}
+			go func() {
+				time.Sleep(time.Second)
+				if _, ok := b.BeginDelivery(); ok {
+					t.Error("a closing outbox took a delivery")
+				}
+				if reads {
+					_, _ = io.CopyN(io.Discard, b.client, int64(b.Unsent()))
+				}
+			}()
+			start := time.Now()
+			if sent := b.close(3 * time.Second); sent != reads || time.Since(start) != want {
+				t.Errorf("closed after %v, all sent: %v", time.Since(start), sent)
+			}
+			if rooms > 0 || b.broke.Load() > 0 {
+				t.Error("a closed outbox called for room, or told that it broke")
+			}
+		})
+	}
 }
 
 func TestOutboxSmallThings(t *testing.T) {

@@ -43,7 +43,7 @@ func (c *Conn) readRest(end error) error {
 	stopped := false
 	err := c.raw.Control(func(fd uintptr) { stopped = c.ready(fd) })
 	if c.err == nil && !stopped {
-		c.gone, c.err = true, end
+		c.err = end
 	}
 	return err
 }

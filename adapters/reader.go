@@ -1,7 +1,6 @@
 package adapters
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,7 +22,6 @@ type reader struct {
 	rest     []byte          // a frame's beginning, kept while the socket is quiet
 	maxFrame int
 	loggedIn bool
-	gone     bool  // the client closed or the network failed
 	err      error // why reading ended
 
 	busy  bool
@@ -127,9 +125,9 @@ func (c *Conn) readReady(fd uintptr) (stop bool) {
 func (c *Conn) readEnded(err error) {
 	switch {
 	case err == nil:
-		c.gone, c.err = true, io.EOF
+		c.err = io.EOF
 	case err != syscall.EINTR:
-		c.gone, c.err = true, os.NewSyscallError("read", err)
+		c.err = os.NewSyscallError("read", err)
 	}
 }
 
@@ -146,19 +144,14 @@ func (c *Conn) readPlain() error {
 		if n > 0 {
 			c.plainReady(in[:n])
 		}
-		c.plainEnded(err)
+		if c.err == nil {
+			c.err = err
+		}
 		if c.waitForRoom(); c.kicked.Load() != nil {
 			return ErrKicked
 		}
 	}
 	return c.err
-}
-
-func (c *Conn) plainEnded(err error) {
-	if err != nil && c.err == nil {
-		c.err = err
-		c.gone = !errors.Is(err, os.ErrDeadlineExceeded)
-	}
 }
 
 // plainReady feeds what was read and reads on while a read fills the buffer.
@@ -173,9 +166,7 @@ func (c *Conn) plainReady(b []byte) {
 			break
 		}
 		free := buf[have:c.window(buf)]
-		var err error
-		n, err = c.conn.Read(free)
-		c.plainEnded(err)
+		n, c.err = c.conn.Read(free)
 		more = n == len(free)
 	}
 	c.pack(buf, have, lent.b)

@@ -224,6 +224,30 @@ func TestServerShutdownMeetsNewConnections(t *testing.T) {
 	}
 }
 
+// One that comes between Shutdown's look at the connections and its own entry
+// does not stay until its log-in time is over.
+func TestServerShutdownWhileOneIsOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *fixture
+		over := make(chan struct{})
+		s = newFixture(testConfig(), func(*recorder) {
+			go func() {
+				defer close(over)
+				s.end(t)
+			}()
+			<-s.stopping
+		})
+		client, server := net.Pipe()
+		start := time.Now()
+		r := s.serve(server)
+		<-over
+		if time.Since(start) > 0 || !errors.Is(r.err, ErrKicked) {
+			t.Errorf("Closed(%v) after %v", r.err, time.Since(start))
+		}
+		_ = client.Close()
+	})
+}
+
 // A client that does not read holds Shutdown up for no longer than Linger.
 func TestServerShutdownLingers(t *testing.T) {
 	set := func(c *Config, _ *recorder) { c.Linger = 3 * time.Second }
