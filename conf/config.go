@@ -12,11 +12,13 @@ import (
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
 	"entrepot/core"
+	"entrepot/core/store"
 )
 
 // Config is everything that can be set, one section for each part.
 type Config struct {
 	Broker  core.Config  `toml:"broker"`
+	Store   store.Config `toml:"store"`
 	MQTT    mqtt.Config  `toml:"mqtt"`
 	STOMP   stomp.Config `toml:"stomp"`
 	HTTP    admin.Config `toml:"http"`
@@ -48,6 +50,7 @@ type Process struct {
 func DefaultConfig() Config {
 	return Config{
 		Broker:  core.DefaultConfig(),
+		Store:   store.DefaultConfig(),
 		MQTT:    mqtt.DefaultConfig(),
 		STOMP:   stomp.DefaultConfig(),
 		HTTP:    admin.DefaultConfig(),
@@ -78,6 +81,7 @@ func Load(path string, environ []string) (Config, error) {
 func (c Config) Validate() error {
 	errs := []error{
 		section("broker", c.Broker.Validate()),
+		section("store", c.Store.Validate()),
 		section("mqtt", c.MQTT.Validate()),
 		section("stomp", c.STOMP.Validate()),
 		section("http", c.HTTP.Validate()),

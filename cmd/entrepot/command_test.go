@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,12 +86,21 @@ type broker struct {
 	code              chan int
 }
 
+// inMemory adds --memory, so that no test leaves a data directory behind,
+// unless the test names one.
+func inMemory(args []string) []string {
+	if slices.Contains(args, "--data") || slices.Contains(args, "--memory") {
+		return args
+	}
+	return append([]string{"--memory"}, args...)
+}
+
 // start runs serve on free ports until the end of the test.
 func start(t *testing.T, args ...string) *broker {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &broker{log: newText(), stop: cancel, code: make(chan int, 1)}
-	args = append([]string{"serve", "--mqtt", "127.0.0.1:0", "--stomp", "127.0.0.1:0", "--http", "127.0.0.1:0"}, args...)
+	args = append([]string{"serve", "--mqtt", "127.0.0.1:0", "--stomp", "127.0.0.1:0", "--http", "127.0.0.1:0"}, inMemory(args)...)
 	go func() { b.code <- run(ctx, args, nil, io.Discard, b.log) }()
 	t.Cleanup(func() {
 		cancel()
@@ -175,8 +185,8 @@ func TestCommandLines(t *testing.T) {
 		{"serve --mqtt 1883", usage, "", `mqtt: listen: "1883" is neither HOST:PORT nor unix:/PATH nor "off"`},
 		{"serve --mqtt off --stomp off --http off", usage, "", "every protocol is off"},
 		{"serve --mqtt off,127.0.0.1:0", usage, "", `"off" stands alone`},
-		{"serve --data /tmp/x", usage, "", "--data: this version keeps everything in memory"},
-		{"serve --data /tmp/x --memory", usage, "", "--data: this version keeps everything in memory"},
+
+		{"serve --data /tmp/x --memory", usage, "", "--memory and --data: one or the other"},
 		{"pub", usage, "", "no URL"},
 		{"pub http://h/a x", usage, "", "begins neither with mqtt:// nor with stomp://"},
 		{"pub mqtt://h x", usage, "", "no topic"},

@@ -19,7 +19,6 @@ import (
 	"entrepot/adapters/stomp"
 	"entrepot/conf"
 	"entrepot/core"
-	"entrepot/core/local"
 )
 
 func serveCommand() *cobra.Command {
@@ -50,24 +49,24 @@ file with all of them.`,
 	f.StringSliceVar(&mqttListen, "mqtt", nil, "listen for MQTT on `ADDRESS` (repeatable; default 127.0.0.1:1883)")
 	f.StringSliceVar(&stompListen, "stomp", nil, "listen for STOMP on `ADDRESS` (repeatable; default 127.0.0.1:61613)")
 	f.StringSliceVar(&httpListen, "http", nil, "listen for HTTP on `ADDRESS`: /healthz, /readyz, /metrics (repeatable; default 127.0.0.1:8080)")
-	f.BoolVar(&memory, "memory", false, "keep everything in memory only, and do not warn of it")
-	f.StringVar(&data, "data", "", "keep messages in `DIR`: not in this version")
+	f.BoolVar(&memory, "memory", false, "keep everything in memory: a restart forgets it")
+	f.StringVar(&data, "data", "", "keep what is durable in `DIR` (default entrepot-data, in the current folder)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if f.Changed("data") {
-			return usage(errors.New("--data: this version keeps everything in memory, and a restart forgets it; say --memory instead"))
+		if memory && f.Changed("data") {
+			return usage(errors.New("--memory and --data: one or the other"))
 		}
 		cfg, err := load(file, func(cfg *conf.Config) {
 			override(&cfg.MQTT.Listen, mqttListen)
 			override(&cfg.STOMP.Listen, stompListen)
 			override(&cfg.HTTP.Listen, httpListen)
+			if memory || f.Changed("data") {
+				cfg.Store.Data = data
+			}
 		})
 		if err != nil {
 			return err
 		}
 		log := newLog(cfg.Log, c.ErrOrStderr())
-		if !memory {
-			log.Warn("everything is kept in memory: a restart forgets queues, sessions and retained messages (--memory: no warning)")
-		}
 		defer setMemory(cfg.Process)()
 		return serve(c.Context(), cfg, log)
 	}
@@ -106,8 +105,15 @@ type front struct {
 
 // serve runs a broker until ctx ends, and stops it in order.
 func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
-	engine := local.New(log)
-	broker := core.NewBroker(cfg.Broker, "/", engine, nil, log)
+	kept, err := openStore(cfg.Store, log)
+	if err != nil {
+		return err
+	}
+	defer kept.close()
+	broker, err := kept.broker(cfg.Broker, "/", log)
+	if err != nil {
+		return err
+	}
 	realms := core.NewRealms(broker)
 	var ready atomic.Bool
 
@@ -119,7 +125,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	http := front{"http", admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log), cfg.HTTP.Listen}
 	all = append(clients, http)
 
-	err := open(all, log)
+	err = open(all, log)
 	if err == nil {
 		ready.Store(true)
 		log.Info("ready", "version", version())

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"entrepot/core"
+	"entrepot/core/local"
+	"entrepot/core/store"
+)
+
+// kept is the store that the realms share; without one all is in memory.
+type kept struct {
+	store *store.Store
+	log   *slog.Logger
+}
+
+// openStore opens the data directory.
+func openStore(c store.Config, log *slog.Logger) (*kept, error) {
+	if c.Data == "" {
+		return &kept{log: log}, nil
+	}
+	reserve := c.ReserveBytes
+	if reserve == 0 {
+		reserve = -1
+	}
+	st, err := store.Open(c.Data, store.Options{Log: log, CacheBytes: c.CacheBytes, ReserveBytes: reserve})
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	log.Info("data directory", "path", c.Data)
+	return &kept{store: st, log: log}, nil
+}
+
+// broker makes a realm's broker with what is kept of it.
+func (k *kept) broker(c core.Config, realm string, log *slog.Logger) (*core.Broker, error) {
+	if k.store == nil {
+		return core.NewBroker(c, realm, local.New(log), nil, log), nil
+	}
+	engine, err := local.Open(log, k.store, realm)
+	if err != nil {
+		return nil, err
+	}
+	b := core.NewBroker(c, realm, engine, nil, log)
+	return b, b.Restore(k.store)
+}
+
+// close comes after the last use of the brokers.
+func (k *kept) close() {
+	if k.store == nil {
+		return
+	}
+	if err := k.store.Close(); err != nil {
+		k.log.Error("data directory", "error", err)
+	}
+}
