@@ -20,7 +20,7 @@ const index = `Entrepot
   /metrics  what the broker counts
 `
 
-func routes(realms *core.Realms, ready func() bool, refused func() map[string]uint64, log *slog.Logger) http.Handler {
+func routes(realms *core.Realms, ready func() bool, refused func() map[string]uint64, log *slog.Logger) *http.ServeMux {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		text(w, http.StatusOK, index)

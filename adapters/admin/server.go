@@ -21,6 +21,7 @@ const (
 // Server answers HTTP on any number of listeners.
 type Server struct {
 	http    http.Server
+	paths   *http.ServeMux
 	log     *slog.Logger
 	limit   int
 	open    atomic.Int64
@@ -36,9 +37,9 @@ type Server struct {
 // turned away. Both may be called from any goroutine.
 func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[string]uint64, log *slog.Logger) *Server {
 	log = log.With("protocol", "http")
-	s := &Server{log: log, limit: cfg.MaxConnections}
+	s := &Server{log: log, limit: cfg.MaxConnections, paths: routes(realms, ready, refused, log)}
 	s.http = http.Server{
-		Handler:           guard(routes(realms, ready, refused, log)),
+		Handler:           guard(s.paths),
 		ReadHeaderTimeout: cfg.HeaderTimeout,
 		ReadTimeout:       2 * cfg.HeaderTimeout,
 		WriteTimeout:      cfg.WriteTimeout,
@@ -49,6 +50,11 @@ func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[
 	}
 	return s
 }
+
+// Handle lets h answer GET and HEAD requests for path, which pass the same guard
+// as all. A connection that h takes over is not counted or watched here any
+// more. Called before Serve.
+func (s *Server) Handle(path string, h http.Handler) { s.paths.Handle("GET "+path, h) }
 
 // Serve answers on l until Shutdown, which closes l. It returns at once.
 func (s *Server) Serve(l net.Listener) error {

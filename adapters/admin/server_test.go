@@ -45,6 +45,11 @@ func newRealms(names ...string) *core.Realms {
 func start(t *testing.T, cfg Config, ready func() bool) (*Server, string) {
 	t.Helper()
 	s := New(cfg, newRealms("/"), ready, func() map[string]uint64 { return nil }, slog.New(slog.DiscardHandler))
+	return s, serve(t, s)
+}
+
+func serve(t *testing.T, s *Server) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +64,7 @@ func start(t *testing.T, cfg Config, ready func() bool) (*Server, string) {
 			t.Error(err)
 		}
 	})
-	return s, l.Addr().String()
+	return l.Addr().String()
 }
 
 func always() bool { return true }
@@ -223,6 +228,41 @@ func TestConnectionsOverTheLimitAreClosed(t *testing.T) {
 func isTimeout(err error) bool {
 	n, ok := err.(net.Error)
 	return ok && n.Timeout()
+}
+
+// WebSockets do not use up the connections that requests may have.
+func TestConnectionsTakenOverDoNotCount(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.MaxConnections = 1
+	cfg.WriteTimeout = 100 * time.Millisecond
+	s := New(cfg, newRealms("/"), always, func() map[string]uint64 { return nil }, slog.New(slog.DiscardHandler))
+	taken := make(chan net.Conn, 3)
+	s.Handle("/take", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Fprint(c, "yours\n")
+		taken <- c
+	}))
+	addr := serve(t, s)
+	for range cap(taken) {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "GET /take HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if line, err := bufio.NewReader(c).ReadString('\n'); line != "yours\n" {
+			t.Fatalf("answer %q, %v", line, err)
+		}
+		mine := <-taken
+		defer mine.Close()
+	}
+	if s.Refused() != 0 {
+		t.Errorf("refused %d", s.Refused())
+	}
 }
 
 func TestServeAfterShutdown(t *testing.T) {
