@@ -71,6 +71,9 @@ func (u *Users) Check(ctx context.Context, name, password string) error {
 		return fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
 	}
 	defer func() { <-u.slots }()
+	if ctx.Err() != nil { // both came at once
+		return fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+	}
 	if fits := h.fits(password); !fits || !known {
 		return fmt.Errorf("user %q: %w", name, ErrRefused)
 	}

@@ -1,0 +1,85 @@
+package core_test
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"entrepot/core"
+	"entrepot/core/auth"
+	"entrepot/core/local"
+)
+
+// withAnn is a broker with one user, ann, whose password is "secret".
+func withAnn(t *testing.T, log *slog.Logger) *house {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "users")
+	if _, err := auth.SetUser(path, "ann", "secret"); err != nil {
+		t.Fatal(err)
+	}
+	users, err := auth.ReadUsers(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := core.NewBroker(core.DefaultConfig(), "realm", local.New(quiet()), nil, log)
+	b.SetUsers(users)
+	return &house{t, context.Background(), nil, b}
+}
+
+func TestAuthenticate(t *testing.T) {
+	var log strings.Builder
+	h := withAnn(t, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	who, err := h.broker.Authenticate(h.ctx, "ann", "secret")
+	if err != nil || who.User != "ann" || who.ClientID != "" || len(who.Groups) > 0 {
+		t.Errorf("%+v, %v", who, err)
+	}
+	var told []string
+	for _, c := range [][2]string{{"ann", "Secret"}, {"bob", "Secret"}, {"", ""}, {"ann", ""}, {"", "Secret"}} {
+		who, err := h.broker.Authenticate(h.ctx, c[0], c[1])
+		h.wantError(err, core.ErrNotAllowed)
+		if who.User != "" {
+			t.Errorf("%q: %+v", c, who)
+		}
+		told = append(told, err.Error())
+	}
+	for _, text := range told {
+		if text != told[0] {
+			t.Errorf("told apart: %q", told)
+		}
+	}
+	if strings.Contains(strings.ToLower(log.String()), "secret") || !strings.Contains(log.String(), "log-in refused") {
+		t.Errorf("log:\n%s", &log)
+	}
+}
+
+// Whom nobody looks at waits no longer than it was told.
+func TestAuthenticateInTime(t *testing.T) {
+	h := withAnn(t, quiet())
+	ctx, cancel := context.WithCancel(h.ctx)
+	cancel()
+	_, err := h.broker.Authenticate(ctx, "ann", "secret")
+	h.wantError(err, core.ErrTimeout)
+}
+
+// Without users a name proves nothing.
+func TestEverybodyIsAnonymous(t *testing.T) {
+	bubble(t, func(h *house) {
+		who, err := h.broker.Authenticate(h.ctx, "ann", "secret")
+		if err != nil || who.User != "" {
+			t.Errorf("%+v, %v", who, err)
+		}
+	})
+}
+
+// Names and passwords are all that decides: a failed log-in leaves nothing
+// behind.
+func TestRefusedLogInLeavesNothing(t *testing.T) {
+	h := withAnn(t, quiet())
+	_, err := h.broker.Authenticate(h.ctx, "ann", "wrong")
+	h.wantError(err, core.ErrNotAllowed)
+	if st := h.broker.Stats(); st.Sessions != 0 || len(st.Protocols) != 0 {
+		t.Errorf("%+v", st)
+	}
+}
