@@ -59,7 +59,7 @@ func TestPahoGo3(t *testing.T) {
 					t.Fatalf("got %q, want %q", m, want)
 				}
 			}
-			settled(t, broker) // the client's last acknowledgements come after its handlers
+			awaitEmpty(t, broker) // the client's last acknowledgements come after its handlers
 			sub.Disconnect(100)
 			token(t, pub.Publish("t/x", 1, false, "kept"))
 			token(t, pub.Publish("t/x", 2, false, "once"))

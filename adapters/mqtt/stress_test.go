@@ -41,11 +41,11 @@ func TestNothingStaysUnsettled(t *testing.T) {
 		}
 	}
 	all.Wait()
-	settled(t, broker)
+	awaitEmpty(t, broker)
 }
 
-// settled waits until no queue holds anything.
-func settled(t *testing.T, broker *core.Broker) {
+// awaitEmpty waits until no queue holds anything.
+func awaitEmpty(t *testing.T, broker *core.Broker) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
 		e := broker.Stats().Engine
