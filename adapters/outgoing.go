@@ -200,7 +200,13 @@ func (o *Outbox) writeWaiting() error {
 	if o.next == len(o.out) {
 		return nil
 	}
-	n, err := o.conn.Write(o.out[o.next].b)
+	var n int
+	var err error
+	if ws, ok := o.conn.(*websocketConn); ok {
+		n, err = ws.writeRuns(o.out[o.next:])
+	} else {
+		n, err = o.conn.Write(o.out[o.next].b)
+	}
 	o.advance(n)
 	return err
 }
