@@ -3,6 +3,7 @@ package stomp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +62,9 @@ func (c *conn) connect(f *frame) error {
 	}
 	realm, _ := c.server.realms.Broker(text(hostHeader))
 	c.user, c.clientID = text(loginHeader), text(clientIDHeader)
+	if err := c.logIn(realm, text(passcodeHeader)); err != nil {
+		return err
+	}
 	session, _, err := realm.Connect(context.Background(), core.Hello{
 		Protocol:  protocol,
 		Principal: auth.Principal{User: c.user, ClientID: c.clientID},
@@ -83,6 +87,18 @@ func (c *conn) connect(f *frame) error {
 		c.heartBeat.start(c, every)
 	}
 	return nil
+}
+
+// logIn proves the login by the passcode (STOMP 1.2, CONNECT). It may take its
+// time, which is this client's own.
+func (c *conn) logIn(realm *core.Broker, passcode string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Limits.LoginTimeout)
+	defer cancel()
+	_, err := realm.Authenticate(ctx, c.user, passcode)
+	if errors.Is(err, core.ErrNotAllowed) {
+		return &fault{message: "access refused", detail: "login or passcode is wrong", cause: err}
+	}
+	return err
 }
 
 // sendConnected writes no escapes, as 1.0 clients read this frame too.

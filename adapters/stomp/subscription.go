@@ -40,7 +40,7 @@ type subscription struct {
 	known    map[core.Address][]byte
 	next     uint64 // number of the last delivery
 
-	mu   sync.Mutex
+	mu   sync.Mutex // taken under the outbox's lock by Deliver: nothing is taken under it
 	held held
 }
 

@@ -129,6 +129,14 @@ func (c *conn) settleLater(f *frame, s *subscription, number uint64, o core.Outc
 			detail: "one transaction that acknowledges messages of a durable subscription and of another one"}
 	}
 	t.session = s.source.session
+	t.take(s, from, to, o)
+	c.acknowledge(f)
+	return nil
+}
+
+// take keeps the settlement of what an ACK reaches. No other lock may be taken under
+// the subscription's.
+func (t *transaction) take(s *subscription, from, to int, o core.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := from; i < to; i++ {
@@ -140,8 +148,6 @@ func (c *conn) settleLater(f *frame, s *subscription, number uint64, o core.Outc
 		t.ops = append(t.ops, core.Op{Consumer: s.consumer, Seq: m.seq, Outcome: o})
 		t.taken = append(t.taken, takenMessage{s, m.number})
 	}
-	c.acknowledge(f)
-	return nil
 }
 
 // giveBack makes what the transaction would have settled wait for ACK again.
