@@ -1,6 +1,7 @@
 package adapters
 
 import (
+	"io"
 	"sync/atomic"
 	"time"
 )
@@ -42,7 +43,7 @@ func (c *Conn) look() {
 func (c *Conn) readRest(end error) error {
 	stopped := false
 	err := c.raw.Control(func(fd uintptr) { stopped = c.ready(fd) })
-	if c.err == nil && !stopped {
+	if !stopped || c.err == io.EOF { // what look was told is not told twice
 		c.err = end
 	}
 	return err
