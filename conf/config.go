@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"entrepot/adapters"
 	"entrepot/adapters/admin"
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
@@ -17,13 +18,14 @@ import (
 
 // Config is everything that can be set, one section for each part.
 type Config struct {
-	Broker  core.Config  `toml:"broker"`
-	Store   store.Config `toml:"store"`
-	MQTT    mqtt.Config  `toml:"mqtt"`
-	STOMP   stomp.Config `toml:"stomp"`
-	HTTP    admin.Config `toml:"http"`
-	Log     Log          `toml:"log"`
-	Process Process      `toml:"process"`
+	Broker    core.Config              `toml:"broker"`
+	Store     store.Config             `toml:"store"`
+	MQTT      mqtt.Config              `toml:"mqtt"`
+	STOMP     stomp.Config             `toml:"stomp"`
+	HTTP      admin.Config             `toml:"http"`
+	WebSocket adapters.WebSocketConfig `toml:"websocket"`
+	Log       Log                      `toml:"log"`
+	Process   Process                  `toml:"process"`
 }
 
 // Log says what is written to standard error.
@@ -49,13 +51,14 @@ type Process struct {
 // DefaultConfig is what runs when nothing is set.
 func DefaultConfig() Config {
 	return Config{
-		Broker:  core.DefaultConfig(),
-		Store:   store.DefaultConfig(),
-		MQTT:    mqtt.DefaultConfig(),
-		STOMP:   stomp.DefaultConfig(),
-		HTTP:    admin.DefaultConfig(),
-		Log:     Log{Level: "info", Format: "text"},
-		Process: Process{Grace: 10 * time.Second, GCHeadroom: 64 << 20},
+		Broker:    core.DefaultConfig(),
+		Store:     store.DefaultConfig(),
+		MQTT:      mqtt.DefaultConfig(),
+		STOMP:     stomp.DefaultConfig(),
+		HTTP:      admin.DefaultConfig(),
+		WebSocket: adapters.DefaultWebSocketConfig(),
+		Log:       Log{Level: "info", Format: "text"},
+		Process:   Process{Grace: 10 * time.Second, GCHeadroom: 64 << 20},
 	}
 }
 
@@ -85,6 +88,7 @@ func (c Config) Validate() error {
 		section("mqtt", c.MQTT.Validate()),
 		section("stomp", c.STOMP.Validate()),
 		section("http", c.HTTP.Validate()),
+		section("websocket", c.WebSocket.Validate()),
 		section("log", c.Log.Validate()),
 		section("process", c.Process.Validate()),
 	}

@@ -156,6 +156,8 @@ func TestValidationNamesTheKey(t *testing.T) {
 		{"[mqtt.limits]\nlogin_timeout = \"1ms\"", "mqtt: limits: login_timeout 1ms"},
 		{"[stomp]\nmax_headers = 1", "stomp: max_headers 1"},
 		{"[http]\nidle_timeout = \"0s\"", "http: idle_timeout 0s"},
+		{"[websocket]\nmax_message = 1", "websocket: max_message 1"},
+		{"[websocket]\norigins = [\"app.example\"]", `websocket: origins: "app.example" is no origin`},
 		{"[log]\nlevel = \"loud\"", `log: level "loud": debug, info, warn or error`},
 		{"[log]\nformat = \"xml\"", `log: format "xml": text or json`},
 		{"[process]\ngrace = \"-1s\"", "process: grace -1s"},

@@ -159,7 +159,9 @@ func (s setting) setText(text string) error {
 	case []string:
 		var list []any
 		for item := range strings.SplitSeq(text, ",") {
-			list = append(list, strings.TrimSpace(item))
+			if item = strings.TrimSpace(item); item != "" {
+				list = append(list, item)
+			}
 		}
 		return s.set(list)
 	}

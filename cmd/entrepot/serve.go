@@ -48,7 +48,7 @@ file with all of them.`,
 	f.StringVarP(&file, "config", "c", "", "settings `FILE`")
 	f.StringSliceVar(&mqttListen, "mqtt", nil, "listen for MQTT on `ADDRESS` (repeatable; default 127.0.0.1:1883)")
 	f.StringSliceVar(&stompListen, "stomp", nil, "listen for STOMP on `ADDRESS` (repeatable; default 127.0.0.1:61613)")
-	f.StringSliceVar(&httpListen, "http", nil, "listen for HTTP on `ADDRESS`: /healthz, /readyz, /metrics (repeatable; default 127.0.0.1:8080)")
+	f.StringSliceVar(&httpListen, "http", nil, "listen for HTTP on `ADDRESS`: WebSockets, /healthz, /readyz, /metrics (repeatable; default 127.0.0.1:8080)")
 	f.BoolVar(&memory, "memory", false, "keep everything in memory: a restart forgets it")
 	f.StringVar(&data, "data", "", "keep what is durable in `DIR` (default entrepot-data, in the current folder)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -117,13 +117,12 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	realms := core.NewRealms(broker)
 	var ready atomic.Bool
 
-	clients := []front{
-		{"mqtt", mqtt.New(cfg.MQTT, realms, log), cfg.MQTT.Listen},
-		{"stomp", stomp.New(cfg.STOMP, realms, log), cfg.STOMP.Listen},
-	}
+	m, s := mqtt.New(cfg.MQTT, realms, log), stomp.New(cfg.STOMP, realms, log)
+	clients := []front{{"mqtt", m, cfg.MQTT.Listen}, {"stomp", s, cfg.STOMP.Listen}}
 	var all []front
-	http := front{"http", admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log), cfg.HTTP.Listen}
-	all = append(clients, http)
+	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log)
+	carry(web, cfg, log, m, s)
+	all = append(clients, front{"http", web, cfg.HTTP.Listen})
 
 	err = open(all, log)
 	if err == nil {
@@ -142,7 +141,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	// waited for long.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := http.server.Shutdown(last); err != nil {
+	if err := web.Shutdown(last); err != nil {
 		log.Warn("cut off", "error", err)
 	}
 	if err != nil {

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"log/slog"
+
+	"entrepot/adapters"
+	"entrepot/adapters/admin"
+	"entrepot/adapters/mqtt"
+	"entrepot/adapters/stomp"
+	"entrepot/conf"
+)
+
+// carry lets the protocols that are open in by WebSocket: at /ws by the
+// sub-protocol that the client names, and each at a path of its own.
+func carry(web *admin.Server, cfg conf.Config, log *slog.Logger, m *mqtt.Server, s *stomp.Server) {
+	ws := adapters.NewWebSocket(cfg.WebSocket, log)
+	var all []adapters.Carried
+	add := func(path string, listen []string, c adapters.Carried) {
+		if addresses, _ := conf.ParseAddresses(listen); len(addresses) > 0 {
+			web.Handle(path, ws.Only(c))
+			all = append(all, c)
+		}
+	}
+	add("/mqtt", cfg.MQTT.Listen, adapters.Carried{Names: []string{"mqtt", "mqttv3.1"}, Serve: m.ServeConn})
+	add("/stomp", cfg.STOMP.Listen, adapters.Carried{
+		Names: []string{"v12.stomp", "v11.stomp", "v10.stomp"}, Serve: s.ServeConn, Text: true,
+	})
+	web.Handle("/ws", ws.Any(all...))
+}
