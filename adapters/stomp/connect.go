@@ -61,13 +61,15 @@ func (c *conn) connect(f *frame) error {
 		}
 	}
 	realm, _ := c.server.realms.Broker(text(hostHeader))
-	c.user, c.clientID = text(loginHeader), text(clientIDHeader)
-	if err := c.logIn(realm, text(passcodeHeader)); err != nil {
+	c.clientID = text(clientIDHeader)
+	who, err := c.logIn(realm, text(loginHeader), text(passcodeHeader))
+	if err != nil {
 		return err
 	}
+	c.user, who.ClientID = who.User, c.clientID
 	session, _, err := realm.Connect(context.Background(), core.Hello{
 		Protocol:  protocol,
-		Principal: auth.Principal{User: c.user, ClientID: c.clientID},
+		Principal: who,
 		ClientID:  c.clientID,
 		Remote:    c.conn.RemoteAddr(),
 		Kick:      c.kicked,
@@ -89,16 +91,17 @@ func (c *conn) connect(f *frame) error {
 	return nil
 }
 
-// logIn proves the login by the passcode (STOMP 1.2, CONNECT). It may take its
-// time, which is this client's own.
-func (c *conn) logIn(realm *core.Broker, passcode string) error {
+// logIn proves the login by the passcode. It may take its time, which is this client's
+// own.
+func (c *conn) logIn(realm *core.Broker, login, passcode string) (auth.Principal, error) {
+	c.batch.Flush()
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Limits.LoginTimeout)
 	defer cancel()
-	_, err := realm.Authenticate(ctx, c.user, passcode)
+	who, err := realm.Authenticate(ctx, login, passcode)
 	if errors.Is(err, core.ErrNotAllowed) {
-		return &fault{message: "access refused", detail: "login or passcode is wrong", cause: err}
+		err = &fault{message: "access refused", detail: "login or passcode is wrong", cause: err}
 	}
-	return err
+	return who, err
 }
 
 // sendConnected writes no escapes, as 1.0 clients read this frame too.

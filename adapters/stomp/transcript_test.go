@@ -20,6 +20,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"entrepot/core"
+	"entrepot/core/auth"
 	"entrepot/core/local"
 )
 
@@ -27,6 +28,7 @@ import (
 //
 //	--- title
 //	--- config max_body = 10
+//	--- user ann secret    may log in, nobody else
 //	--- a sends            the lines that follow, ^@ is NUL, ^M is CR, ^x41 any byte;
 //	                       the line end before the next step is not sent
 //	--- a gets             the frame that follows: the headers written, in any order,
@@ -168,6 +170,10 @@ func (tr *transcript) step(head, body string) bool {
 		synctest.Wait()
 		return true
 	}
+	if words[0] == "user" {
+		tr.welcome(words[1], words[2])
+		return true
+	}
 	if words[0] == "publish" {
 		tr.publish(words[1], strings.Join(words[2:], " "))
 		return true
@@ -245,6 +251,19 @@ func (tr *transcript) wire(body string) []byte {
 		fmt.Sscanf(string(e[2:]), "%X", &n)
 		return []byte{n}
 	})
+}
+
+// welcome makes a user known.
+func (tr *transcript) welcome(name, password string) {
+	path := filepath.Join(tr.t.TempDir(), "users")
+	if _, err := auth.SetUser(path, name, password); err != nil {
+		tr.t.Fatal(err)
+	}
+	users, err := auth.ReadUsers(path)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.broker.SetUsers(users)
 }
 
 func (tr *transcript) send(c *pipeClient, body string) {
