@@ -149,6 +149,9 @@ func (c *conn) encode(k *ack) {
 		c.refused(k)
 		return
 	}
+	if k.code >= unspecified {
+		c.server.tell(k.code)
+	}
 	if k.first == packets.Puback<<4 || k.code >= unspecified {
 		if a.open > 0 {
 			a.open--

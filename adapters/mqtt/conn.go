@@ -278,6 +278,7 @@ func (c *conn) Closed(err error) {
 	c.flushAcks()
 	if err != nil {
 		code, text := endReason(err)
+		c.server.tell(code)
 		c.part(code, text)
 		if errors.Is(err, adapters.ErrKicked) {
 			c.reason = core.CloseShutdown

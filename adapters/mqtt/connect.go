@@ -63,6 +63,7 @@ func (c *conn) turnAway(level byte, why error) error {
 	if !ok {
 		f = fault{publishReason(why), why.Error()}
 	}
+	c.server.tell(f.code)
 	c.version = level
 	p := &packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Connack}}
 	switch {
@@ -120,9 +121,29 @@ func (s *Server) expiry(seconds uint32) time.Duration {
 	return min(time.Duration(seconds)*time.Second, s.cfg.SessionExpiry)
 }
 
+// logIn proves the user name by the password (3.1.3.5, 3.1.3.6). It may take its
+// time, which is this client's own.
+func (c *conn) logIn(b *core.Broker, p *packets.Packet) (user string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.server.cfg.Limits.LoginTimeout)
+	defer cancel()
+	who, err := b.Authenticate(ctx, string(p.Connect.Username), string(p.Connect.Password))
+	switch {
+	case errors.Is(err, core.ErrNotAllowed):
+		err = fault{badLogIn, "user name or password is wrong"}
+	case err != nil:
+		err = fault{unavailable, err.Error()}
+	}
+	return who.User, err
+}
+
 // enter opens the session and says so.
 func (c *conn) enter(p *packets.Packet, h core.Hello) error {
 	broker, _ := c.server.realms.Broker("")
+	user, err := c.logIn(broker, p)
+	if err != nil {
+		return c.turnAway(p.ProtocolVersion, err)
+	}
+	h.Principal.User = user
 	s, resumed, err := broker.Connect(context.Background(), h)
 	if err != nil {
 		return c.turnAway(p.ProtocolVersion, fault{unavailable, err.Error()})

@@ -22,6 +22,7 @@ const (
 	implementation     reason = 0x83
 	badVersion         reason = 0x84
 	badClientID        reason = 0x85
+	badLogIn           reason = 0x86
 	notAuthorized      reason = 0x87
 	unavailable        reason = 0x88
 	shuttingDown       reason = 0x8B
@@ -129,6 +130,8 @@ func connack3(code reason) (b byte, ok bool) {
 		return 2, true
 	case unavailable, shuttingDown, quota:
 		return 3, true
+	case badLogIn:
+		return 4, true
 	case notAuthorized:
 		return 5, true
 	}

@@ -49,7 +49,7 @@ func TestReasonCodes(t *testing.T) {
 
 // 3.1.1, 3.2.2.3: the five return codes, and closing for the rest.
 func TestReturnCodes(t *testing.T) {
-	want := map[reason]byte{success: 0, badVersion: 1, badClientID: 2, unavailable: 3, shuttingDown: 3, quota: 3, notAuthorized: 5}
+	want := map[reason]byte{success: 0, badVersion: 1, badClientID: 2, badLogIn: 4, unavailable: 3, shuttingDown: 3, quota: 3, notAuthorized: 5}
 	for code := range 256 {
 		b, ok := connack3(reason(code))
 		w, known := want[reason(code)]

@@ -2,8 +2,10 @@ package mqtt
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 
 	"entrepot/adapters"
 	"entrepot/core"
@@ -19,6 +21,8 @@ type Server struct {
 	log    *slog.Logger
 	net    *adapters.Server
 	sys    *figures
+
+	told [256]atomic.Uint64 // by reason code
 }
 
 // New returns a server with valid settings. Clients get the first realm.
@@ -45,6 +49,21 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.sys.stop()
 	return s.net.Shutdown(ctx)
 }
+
+// Told counts the refusals and errors that clients were told of, by MQTT 5
+// reason code ("0x97"); for versions without a code, those that they would have
+// been told of.
+func (s *Server) Told() map[string]uint64 {
+	counts := map[string]uint64{}
+	for code := range s.told {
+		if n := s.told[code].Load(); n > 0 {
+			counts[fmt.Sprintf("0x%02X", code)] = n
+		}
+	}
+	return counts
+}
+
+func (s *Server) tell(code reason) { s.told[code].Add(1) }
 
 // Refused counts connections that a limit turned away.
 func (s *Server) Refused() uint64 { return s.net.Refused() }

@@ -43,13 +43,15 @@ func (c *conn) subscribe(b []byte) error {
 // refusal is the code of a filter that is not granted; the first one's text
 // goes with the packet.
 func (c *conn) refusal(p *packets.Properties, err error) byte {
+	code := subscribeReason(err)
+	c.server.tell(code)
 	if c.version < 5 {
 		return 0x80
 	}
 	if c.tells && p.ReasonString == "" {
 		p.ReasonString = clipped(err.Error())
 	}
-	return byte(subscribeReason(err))
+	return byte(code)
 }
 
 // grant makes one subscription and returns its QoS. Errors: fault ends the

@@ -39,6 +39,7 @@ import (
 //	shutdown                       the broker stops
 //	sys                            the broker's figures begin to be published
 //	drops too_large 1              what the broker counted so far
+//	told 0x97 1                    what clients were told so far
 //
 // The words of a packet are in wire_test.go.
 func TestTranscripts(t *testing.T) {
@@ -192,10 +193,21 @@ func (s *theatre) step(line string) (problem string) {
 		s.shutdown()
 	case verb == "sys":
 		s.server.sys.start()
+	case verb == "told":
+		return s.told(rest)
 	case verb == "drops":
 		return s.drops(rest)
 	default:
 		return "no such step"
+	}
+	return ""
+}
+
+func (s *theatre) told(rest string) string {
+	synctest.Wait()
+	code, want, _ := strings.Cut(rest, " ")
+	if got := s.server.Told()[code]; strconv.FormatUint(got, 10) != want {
+		return "counted " + strconv.FormatUint(got, 10)
 	}
 	return ""
 }
