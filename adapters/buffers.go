@@ -7,7 +7,7 @@ import (
 
 const (
 	readSize  = 64 << 10
-	writeSize = 16 << 10
+	writeSize = 32 << 10
 	writeKeep = 64 << 10 // what a large frame made larger than this is the collector's
 )
 
