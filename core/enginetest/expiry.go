@@ -18,6 +18,7 @@ func expiryTests() []test {
 		{"what is out does not expire, what comes back late does", outDoesNotExpire},
 		{"a session's unsettled message does not expire", startedDoesNotExpire},
 		{"the clock runs for what Get left as the oldest", nextExpires},
+		{"a long backlog expires though nobody takes from it", backlogExpires},
 		{"a TTL longer than any clock never comes", longestTTL},
 		{"x-expires: the queue goes after so long without use", expires},
 		{"x-expires does not run while there are consumers", expiresConsumer},
@@ -160,6 +161,23 @@ func nextExpires(r *rig) {
 	pass(time.Second)
 	r.wantInfo(k, 0, 1, 1)
 	r.wantDropped(core.DropExpired, 1)
+}
+
+func backlogExpires(r *rig) {
+	k := r.queue("q", func(s *core.QueueSpec) { s.Durable = true }, queueTTLOf(time.Minute))
+	durable := func(m *core.Message) { m.Guarantee = core.Durable }
+	for i := range 50 {
+		r.sendOne(r.message("", "q", "x", durable))
+		if i%10 == 9 {
+			pass(time.Second)
+		}
+	}
+	r.wantInfo(k, 50, 0, 50)
+	pass(time.Minute - 2*time.Second)
+	r.wantInfo(k, 10, 0, 10)
+	pass(time.Minute)
+	r.wantInfo(k, 0, 0, 0)
+	r.wantDropped(core.DropExpired, 50)
 }
 
 func longestTTL(r *rig) {

@@ -11,6 +11,7 @@ func limitTests() []test {
 		{"what comes back over the limit drops the oldest", backOverLimit},
 		{"reject-publish refuses the new one with ErrFull", rejectPublish},
 		{"reject-publish keeps what comes back", rejectKeeps},
+		{"the limits hold for a long backlog, and for what an Apply brings", backlogTrimmed},
 		{"a session queue does not drop what its client may know", sessionKeepsStarted},
 	}
 }
@@ -121,4 +122,27 @@ func sessionKeepsStarted(r *rig) {
 	r.wantDropped(core.DropOverflow, 3)
 	r.send(core.TopicExchange, "a", "6")
 	r.drain(k, "1", "2")
+}
+
+func backlogTrimmed(r *rig) {
+	k := r.queue("q", func(s *core.QueueSpec) { s.Durable = true }, length(20, core.DropHead))
+	op := r.publication("", "q", "xx")
+	op.Message.Guarantee = core.Durable
+	for range 3 {
+		ops := make([]core.Op, 30)
+		for i := range ops {
+			ops[i] = op
+		}
+		_, err := r.apply(ops...)
+		r.must(err)
+		r.wantInfo(k, 20, 0, 40)
+		r.send("", "q", "y", "z")
+		r.wantInfo(k, 20, 0, 38)
+	}
+	r.wantDropped(core.DropOverflow, 3*32-20)
+	p := r.settling()
+	r.consume(k, p)
+	if got := p.take(); len(got) != 20 || string(got[19].Payload) != "z" {
+		r.Fatalf("%d received", len(got))
+	}
 }

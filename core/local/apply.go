@@ -180,7 +180,10 @@ func (a *apply) commitStored(b *core.Batch, ops []core.Op, done core.Done) {
 		finish(done, routed && err == nil, storeError(err))
 	})
 	for i := range places {
-		places[i].show(b)
+		places[i].show()
+	}
+	for i := range places {
+		places[i].queue.look(b)
 	}
 	for i := range a.claimed {
 		a.claimed[i].settle(b)
@@ -229,6 +232,10 @@ func (q *queue) place(m *core.Message, t *target, batch *store.Batch) (placed, b
 	if !ok {
 		return placed{}, false
 	}
+	if e.instant && q.shelf.takes(q) {
+		q.drop(e, core.DropExpired)
+		return placed{}, false
+	}
 	if e.stored = q.keeps(m, t); e.stored {
 		q.shelf.spool.put(batch, &e, q.wall(&e), false)
 	}
@@ -246,7 +253,7 @@ func (q *queue) place(m *core.Message, t *target, batch *store.Batch) (placed, b
 }
 
 // show makes a placed message ready. It takes mu.
-func (p *placed) show(b *core.Batch) {
+func (p *placed) show() {
 	q := p.queue
 	q.mu.Lock()
 	defer q.unlock()
@@ -261,10 +268,16 @@ func (p *placed) show(b *core.Batch) {
 	switch {
 	case e != nil:
 		e.pending = false
-		q.drain(b)
 	case p.stored && (!p.behind || q.shelf.epoch != p.epoch):
 		q.shelf.remove(p.seq) // purged meanwhile
 	}
+}
+
+// look hands over what was shown, and sees to the limits. It takes mu.
+func (q *queue) look(b *core.Batch) {
+	q.mu.Lock()
+	defer q.unlock()
+	q.drain(b)
 }
 
 // reserve promises a place; ErrFull when there is none. It takes mu.

@@ -185,6 +185,19 @@ func (w *crashWorld) consume(acked map[string]map[uint64]bool) {
 	}
 }
 
+// awaitDelivers waits for the Delivers that run: what was settled before one
+// returned goes to the store when it has.
+func (w *crashWorld) awaitDelivers() {
+	for _, name := range crashQueues {
+		q := w.engine.queues[core.Named(name)]
+		q.mu.Lock()
+		for c := q.busy; c != nil && q.busy == c; {
+			q.awaitDeliver()
+		}
+		q.unlock()
+	}
+}
+
 // drainAll reads every queue to its end without settling.
 func (w *crashWorld) drainAll() map[string][]uint64 {
 	all := map[string][]uint64{}
@@ -234,6 +247,7 @@ func crashRound(t *testing.T, seed uint64, noSync bool) string {
 				w.consume(acked)
 			}
 			if rng.IntN(15) == 0 {
+				w.awaitDelivers()
 				if err := w.store.Sync(); err != nil {
 					t.Fatal(err)
 				}

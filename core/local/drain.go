@@ -36,8 +36,7 @@ func (q *queue) goOn(b *core.Batch) {
 func (q *queue) turn(b *core.Batch) (more bool) {
 	for n := 0; !q.dead; {
 		if q.free == 0 || q.waiting() == 0 && len(q.replays) == 0 {
-			if q.overOnDisk() && q.fetch() {
-				q.trim()
+			if q.tidy(); q.overOnDisk() && q.fetch() {
 				continue
 			}
 			break

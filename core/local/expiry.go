@@ -43,24 +43,41 @@ func (q *queue) expired(e *entry) bool {
 
 // settleDown is done when a drainer ends: nobody has room, or nothing waits.
 func (q *queue) settleDown() {
-	if q.instants {
-		q.instants = false
-		q.weed(core.DropExpired, func(e *entry) bool { return e.instant })
-	}
+	q.tidy()
 	if q.waiting() > 0 {
-		q.trim()
 		q.watch()
 	}
+}
+
+// tidy drops what cannot wait: instant messages, and what is over the limits.
+func (q *queue) tidy() {
+	if q.instants {
+		q.instants = false
+		q.weed(core.DropExpired, func(e *entry) bool {
+			q.instants = q.instants || e.instant && e.pending
+			return e.instant && !e.pending
+		})
+	}
+	q.trim()
 }
 
 // watch sees to it that a timer fires no later than the oldest is due.
 func (q *queue) watch() {
 	e := q.oldest()
-	if e == nil || e.deadline == 0 || e.started || q.armed != 0 && q.armed <= e.deadline {
+	switch {
+	case q.datedOnDisk():
+		q.arm(q.engine.clock()) // to be read first
+	case e != nil && e.deadline != 0 && !e.started:
+		q.arm(e.deadline)
+	}
+}
+
+func (q *queue) arm(at time.Duration) {
+	if q.armed != 0 && q.armed <= at {
 		return
 	}
-	q.armed = e.deadline
-	wait := e.deadline - q.engine.clock()
+	q.armed = at
+	wait := at - q.engine.clock()
 	if q.expiry == nil {
 		q.expiry = time.AfterFunc(wait, q.sweep)
 		return
@@ -80,8 +97,17 @@ func (q *queue) sweep() {
 	q.mu.Lock()
 	defer q.unlock()
 	q.armed = 0
-	for e := q.oldest(); e != nil && !e.pending && q.expired(e); e = q.oldest() {
-		q.drop(q.pop(), core.DropExpired)
+	for {
+		for e := q.oldest(); e != nil && !e.pending && q.expired(e); e = q.oldest() {
+			q.drop(q.pop(), core.DropExpired)
+		}
+		if !q.datedOnDisk() {
+			break
+		}
+		if !q.fetch() { // somebody else reads, or it cannot be read now
+			q.arm(q.engine.clock() + retryFetch)
+			return
+		}
 	}
 	if q.watch(); q.armed == 0 {
 		q.expiry = nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"entrepot/core"
+	"entrepot/core/store"
 	"entrepot/routing"
 )
 
@@ -65,12 +66,19 @@ func (s *script) next(n int) int {
 	return int(b) % n
 }
 
-func newModel(t *testing.T, s *script) *model {
+// newModel is of a queue in memory, or of a named one with a window of three on
+// a disk.
+func newModel(t *testing.T, s *script, e *Engine) *model {
 	t.Helper()
-	m := &model{t: t, engine: New(quiet()), drops: &core.Drops{}, items: map[uint64]*item{},
+	m := &model{t: t, engine: e, drops: &core.Drops{}, items: map[uint64]*item{},
 		dropped: map[core.DropReason]uint64{}, topic: topic(t, "a")}
 	m.pulled = &client{model: m}
 	m.spec = core.QueueSpec{Key: core.Key(core.QueueKind(s.next(2)), "q"), Drops: m.drops}
+	if e.disk != nil {
+		m.spec.Key.Kind, m.spec.Durable = core.NamedQueue, true
+		e.window = windowSize{count: 3, bytes: 1 << 20}
+		m.last = e.disk.boot << seqBits
+	}
 	a := &m.spec.Args
 	if n := s.next(6); n > 0 {
 		a.MaxLength, a.HasMaxLength = n, true
@@ -178,6 +186,9 @@ func (m *model) message(s *script) *core.Message {
 	msg := core.NewMessage(s.next(4))
 	msg.Exchange, msg.Topic = core.TopicExchange, m.topic
 	msg.Guarantee = core.Guarantee(s.next(2))
+	if m.engine.disk != nil {
+		msg.Guarantee = core.Guarantee(s.next(3))
+	}
 	if n := s.next(5); n > 2 {
 		ttl := time.Duration(n-3) * time.Second
 		msg.Props = &core.Properties{TTL: ttl, HasTTL: true, Expires: time.Now().Add(ttl)}
@@ -518,10 +529,10 @@ func (m *model) finish() {
 	}
 }
 
-func runModel(t *testing.T, bytes []byte) {
+func runModel(t *testing.T, bytes []byte, open func(*testing.T) *Engine) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{bytes}
-		m := newModel(t, s)
+		m := newModel(t, s, open(t))
 		for n := 0; len(s.left) > 0; n++ {
 			m.check(fmt.Sprintf("step %d, %s", n, m.step(s)))
 		}
@@ -529,16 +540,34 @@ func runModel(t *testing.T, bytes []byte) {
 	})
 }
 
+func inMemory(*testing.T) *Engine { return New(quiet()) }
+
+func onDisk(t *testing.T) *Engine {
+	e, _ := openOnDisk(t, store.MemoryDisk())
+	return e
+}
+
 // Random operations against the model, the same ones every time.
 func TestQueueAgainstModel(t *testing.T) {
 	for seed := range uint64(300) {
-		d := dice(seed)
-		bytes := make([]byte, 400)
-		for i := range bytes {
-			bytes[i] = byte(d.Uint32())
-		}
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runModel(t, bytes) })
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runModel(t, randomBytes(seed, 400), inMemory) })
 	}
+}
+
+// The same with a queue whose messages are mostly on disk.
+func TestQueueOnDiskAgainstModel(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runModel(t, randomBytes(seed, 600), onDisk) })
+	}
+}
+
+func randomBytes(seed uint64, n int) []byte {
+	d := dice(seed)
+	bytes := make([]byte, n)
+	for i := range bytes {
+		bytes[i] = byte(d.Uint32())
+	}
+	return bytes
 }
 
 func FuzzQueue(f *testing.F) {
@@ -546,7 +575,7 @@ func FuzzQueue(f *testing.F) {
 	f.Add([]byte{1, 3, 0, 1, 4, 0, 1, 1, 4, 5, 1, 0, 0, 0, 7, 0, 1, 14, 1, 4, 8, 0, 3})
 	f.Fuzz(func(t *testing.T, bytes []byte) {
 		if len(bytes) <= 2000 {
-			runModel(t, bytes)
+			runModel(t, bytes, inMemory)
 		}
 	})
 }

@@ -167,10 +167,13 @@ func (q *queue) admit(b *core.Batch, e entry) {
 		q.goOn(b)
 		return
 	}
-	if q.shelf.takes(q) {
-		q.spill(e)
-	} else {
+	switch {
+	case !q.shelf.takes(q):
 		q.push(e)
+	case e.instant: // others wait before it
+		q.drop(e, core.DropExpired)
+	default:
+		q.spill(e)
 	}
 	q.drain(b)
 	if q.draining {

@@ -177,6 +177,7 @@ func (q *queue) count() error {
 			s.next = l.seq
 		}
 		s.n++
+		s.dated = s.dated || !l.deadline.IsZero()
 		q.bytes += l.size
 		q.waitBytes += l.size
 		return true

@@ -30,6 +30,7 @@ type shelf struct {
 	spool   *spool
 	to      *target
 	n       int      // messages on disk only
+	dated   bool     // some of them may expire
 	next    uint64   // none of them is before this seq
 	applied uint64   // those up to here can be read
 	epoch   uint64   // counts purges
@@ -88,6 +89,7 @@ func (q *queue) spill(e entry) {
 		s.next = e.seq
 	}
 	s.n++
+	s.dated = s.dated || e.deadline != 0
 	q.waitBytes += e.size()
 }
 
@@ -136,6 +138,11 @@ func (q *queue) wakeStarved() {
 	}()
 }
 
+// datedOnDisk: the oldest is on disk, and may expire there.
+func (q *queue) datedOnDisk() bool {
+	return q.shelf != nil && q.shelf.dated && q.shelf.n > 0 && q.shelf.fault == nil && q.oldest() == nil
+}
+
 // overOnDisk: the oldest has to go, and it is on disk.
 func (q *queue) overOnDisk() bool {
 	return q.onDisk() > 0 && q.ready.len() == 0 && !q.refuses() && q.over(0, 0)
@@ -181,6 +188,7 @@ func (q *queue) fetch() bool {
 	if s.next > q.lastSeq && s.n > 0 {
 		s.n = 0 // what is missing was never written
 	}
+	s.dated = s.dated && s.n > 0
 	return true
 }
 
@@ -300,6 +308,10 @@ func (q *queue) putStored(b *core.Batch, m *core.Message, to *target, done core.
 		return
 	}
 	e, ok := q.enter(m, to)
+	if ok && e.instant && s.takes(q) {
+		q.drop(e, core.DropExpired)
+		ok = false
+	}
 	if !ok {
 		finish(done, true, nil)
 		return
