@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strings"
 	"time"
 
 	"entrepot/core"
@@ -89,7 +90,8 @@ func (c *conn) hello(p *packets.Packet, will *brought) (h core.Hello, err error)
 		return h, faultf(badAuthMethod, "no authentication method is supported")
 	}
 	h = core.Hello{
-		Protocol: protocolName, ClientID: p.Connect.ClientIdentifier, Remote: c.net.RemoteAddr(),
+		// Cloned, so that the rest of the packet need not be kept.
+		Protocol: protocolName, ClientID: strings.Clone(p.Connect.ClientIdentifier), Remote: c.net.RemoteAddr(),
 		Resumable: true, Clean: p.Connect.Clean,
 		Kick: func() { c.net.Kick(fault{takenOver, "another connection took the session over"}) },
 	}

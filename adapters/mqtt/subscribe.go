@@ -3,6 +3,7 @@ package mqtt
 import (
 	"bytes"
 	"context"
+	"strings"
 
 	"entrepot/core"
 
@@ -57,7 +58,7 @@ func (c *conn) refusal(p *packets.Properties, err error) byte {
 // grant makes one subscription and returns its QoS. Errors: fault ends the
 // connection.
 func (c *conn) grant(f *packets.Subscription) (byte, error) {
-	sub, err := parseFilter(f.Filter)
+	sub, err := parseFilter(strings.Clone(f.Filter)) // without the packet around it
 	if err != nil {
 		return 0, err
 	}
