@@ -44,7 +44,7 @@ type Broker struct {
 	realm    string
 	engine   Engine
 	policy   auth.Policy
-	users    *auth.Users // nil: everybody is welcome
+	users    atomic.Pointer[auth.Users] // nil: everybody is welcome
 	log      *slog.Logger
 	retained *retainedStore
 	groups   groups

@@ -8,9 +8,9 @@ import (
 	"entrepot/core/auth"
 )
 
-// SetUsers says who may log in; nil, as before it is called, welcomes
-// everybody. Call it before the first Authenticate.
-func (b *Broker) SetUsers(u *auth.Users) { b.users = u }
+// SetUsers says who may log in from now on; nil, as before the first call,
+// welcomes everybody. Who is in stays.
+func (b *Broker) SetUsers(u *auth.Users) { b.users.Store(u) }
 
 // Authenticate proves a client's name by its password and returns who it is,
 // for Hello; without users that is an anonymous client, whatever it says. With
@@ -19,10 +19,11 @@ func (b *Broker) SetUsers(u *auth.Users) { b.users = u }
 // an unknown name, a wrong password, which the client is not to tell apart;
 // ErrTimeout when ctx ended first.
 func (b *Broker) Authenticate(ctx context.Context, name, password string) (auth.Principal, error) {
-	if b.users == nil {
+	users := b.users.Load()
+	if users == nil {
 		return auth.Principal{}, nil
 	}
-	switch err := b.users.Check(ctx, name, password); {
+	switch err := users.Check(ctx, name, password); {
 	case err == nil:
 		return auth.Principal{User: name}, nil
 	case errors.Is(err, auth.ErrBusy):

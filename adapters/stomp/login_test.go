@@ -14,12 +14,15 @@ import (
 	"entrepot/core/auth"
 )
 
-// withAnn is a server with one user, ann, whose passcode is "se:cret".
-func withAnn(t *testing.T) (addr string) {
+// withUsers is a server with the users ann and bob, whose passcodes are "se:cret"
+// and "geheim".
+func withUsers(t *testing.T) (addr string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "users")
-	if _, err := auth.SetUser(path, "ann", "se:cret"); err != nil {
-		t.Fatal(err)
+	for name, password := range map[string]string{"ann": "se:cret", "bob": "geheim"} {
+		if _, err := auth.SetUser(path, name, password); err != nil {
+			t.Fatal(err)
+		}
 	}
 	users, err := auth.ReadUsers(path)
 	if err != nil {
@@ -54,7 +57,7 @@ func exchange(t *testing.T, addr, frames string) string {
 // [1.2 Connecting] login and passcode: who does not prove a name is told so by
 // ERROR, the same for everybody, and what it sent along is not read.
 func TestLogIn(t *testing.T) {
-	addr := withAnn(t)
+	addr := withUsers(t)
 	const after = "\n\n\x00SEND\ndestination:/topic/a\n\nx\x00DISCONNECT\nreceipt:bye\n\n\x00"
 	for _, c := range []struct {
 		headers  string
@@ -89,13 +92,13 @@ func TestLogIn(t *testing.T) {
 
 // The name that was proved is what receivers see.
 func TestUserIsStamped(t *testing.T) {
-	addr := withAnn(t)
-	c := dial(t, addr, client.ConnOpt.Login("ann", "se:cret"))
+	addr := withUsers(t)
+	c := dial(t, addr, client.ConnOpt.Login("bob", "geheim"))
 	s := subscribed(t, c, "/topic/a", client.AckAuto)
 	if err := c.Send("/topic/a", "", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if m := <-s.C; m.Err != nil || m.Header.Get("user-id") != "ann" {
+	if m := <-s.C; m.Err != nil || m.Header.Get("user-id") != "bob" {
 		t.Errorf("%v, %v", m.Header, m.Err)
 	}
 	_, err := client.Dial("tcp", addr, client.ConnOpt.Login("ann", "wrong"))
