@@ -6,15 +6,18 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// group is one Commit that waits.
-type group struct {
-	batch Batch
+// round is what one write to the log takes: the groups that gathered while the
+// one before was on its way.
+type round struct {
+	batch *pebble.Batch
+	bytes int64
 	sync  bool
-	done  func(error)
+	done  []func(error)
+	err   error // a group did not fit the batch
 }
 
-// maxGroup bounds the bytes of one write to the log.
-const maxGroup = 4 << 20
+// maxRound is how many bytes gather in one round.
+const maxRound = 4 << 20
 
 // Commit writes the batch, as a whole, after all that was committed before it.
 // done, which may be nil, is called from a goroutine of the store, in the order
@@ -23,33 +26,60 @@ const maxGroup = 4 << 20
 // is copied: the caller may reset it at once.
 func (s *Store) Commit(b *Batch, sync bool, done func(error)) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err := s.state(); err != nil {
-		s.mu.Unlock()
-		if done != nil {
-			go done(err)
-		}
+		s.tell(err, done)
 		return
 	}
-	g := s.newGroup()
-	g.batch.ops = append(g.batch.ops, b.ops...)
-	g.batch.data = append(g.batch.data, b.data...)
-	g.sync, g.done = sync, done
-	s.unsynced = !sync && (s.unsynced || b.Len() > 0)
-	s.waiting = append(s.waiting, g)
-	if len(s.waiting) == 1 {
-		s.wake.Signal()
+	r := s.gathering()
+	if err := r.add(b); err != nil && r.err == nil {
+		r.err = err
 	}
-	s.mu.Unlock()
+	n := int64(len(b.data))
+	r.bytes += n
+	s.backlog.Add(n)
+	r.sync = r.sync || sync
+	if done != nil {
+		r.done = append(r.done, done)
+	}
+	s.unsynced = !sync && (s.unsynced || b.Len() > 0)
 }
 
-func (s *Store) newGroup() *group {
-	if n := len(s.free); n > 0 {
-		g := s.free[n-1]
-		s.free = s.free[:n-1]
-		return g
+// gathering is the round that takes the next group. With s.mu held.
+func (s *Store) gathering() *round {
+	if n := len(s.waiting); n > 0 && s.waiting[n-1].bytes < maxRound {
+		return s.waiting[n-1]
 	}
-	return &group{}
+	r := s.spare
+	s.spare = nil
+	if r == nil {
+		db := s.db.Load().db
+		r = &round{batch: db.NewBatch(pebble.WithMaxRetainedSizeBytes(maxRound))}
+	}
+	if s.waiting = append(s.waiting, r); len(s.waiting) == 1 {
+		s.wake.Signal()
+	}
+	return r
 }
+
+func (r *round) add(b *Batch) error {
+	return b.each(func(kind opKind, key, value []byte) error {
+		switch kind {
+		case opSet:
+			return r.batch.Set(key, value, nil)
+		case opDelete:
+			return r.batch.Delete(key, nil)
+		case opDeleteOnce:
+			return r.batch.SingleDelete(key, nil)
+		default:
+			return r.batch.DeleteRange(key, value, nil)
+		}
+	})
+}
+
+// Backlog is how many bytes wait for the disk. Who publishes without waiting
+// for its Done slows down by it; the store itself never refuses for it.
+func (s *Store) Backlog() int64 { return s.backlog.Load() }
 
 // Sync waits until all that was committed before is on the disk.
 func (s *Store) Sync() error {
@@ -69,112 +99,125 @@ func (s *Store) allSynced() bool {
 }
 
 // commitLoop is the committer: it takes all that gathered, writes and syncs it
-// at once, calls back, and looks again. A failure in the middle leaves this
-// goroutine behind (see logger); another one goes on after the recovery.
-func (s *Store) commitLoop() {
+// at once, has the callbacks called, and looks again. When the disk fails in the
+// middle this goroutine never comes back; another one goes on after the
+// recovery.
+func (s *Store) commitLoop(h *handle) {
 	for {
-		groups, h := s.takeWaiting()
-		if groups == nil {
+		r := s.take(h)
+		if r == nil {
 			return
 		}
-		if err := s.write(h, groups); err != nil {
-			s.fail(h, err)
+		if err := s.write(h, r); err != nil {
+			// No fault of the disk: the database refuses what it got.
+			h.fence.fail(err)
+		}
+		if !s.written(h, r) {
 			return
 		}
-		if !s.written() {
-			return
-		}
-		for _, g := range groups {
-			if g.done != nil {
-				g.done(nil)
-			}
-		}
-		s.recycle(groups)
 	}
 }
 
-// written tells that the groups in flight are done; false when a failure has
-// answered them meanwhile.
-func (s *Store) written() bool {
+// take waits for a round; nil when the store is closed and nothing is left, or
+// the handle is no longer the one in use.
+func (s *Store) take(h *handle) *round {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	mine := s.inFlight != nil
-	s.inFlight = nil
-	return mine
-}
-
-// takeWaiting waits for work; nil when the store is closed and nothing is left.
-func (s *Store) takeWaiting() ([]*group, *handle) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.waiting) == 0 && !s.closed && s.failed == nil {
+	for len(s.waiting) == 0 && !s.closed && !h.fence.shut.Load() {
 		s.wake.Wait()
 	}
-	if s.failed != nil {
-		return nil, nil
+	if h.fence.shut.Load() {
+		return nil
 	}
 	if len(s.waiting) == 0 {
 		s.running = false
 		s.wake.Broadcast()
-		return nil, nil
+		return nil
 	}
-	n, bytes := 0, 0
-	for n < len(s.waiting) && (n == 0 || bytes < maxGroup) {
-		bytes += len(s.waiting[n].batch.data)
-		n++
-	}
-	s.inFlight = append([]*group(nil), s.waiting[:n]...)
-	rest := copy(s.waiting, s.waiting[n:])
-	clear(s.waiting[rest:])
+	s.inFlight = s.waiting[0]
+	rest := copy(s.waiting, s.waiting[1:])
+	s.waiting[rest] = nil
 	s.waiting = s.waiting[:rest]
-	return s.inFlight, s.db.Load()
+	return s.inFlight
 }
 
-func (s *Store) recycle(groups []*group) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, g := range groups {
-		g.done = nil
-		g.batch.Reset()
-		if len(s.free) < 4096 {
-			s.free = append(s.free, g)
-		}
-	}
-}
-
-// write puts groups into one atomic write.
-func (s *Store) write(h *handle, groups []*group) error {
-	pb := h.db.NewBatch()
-	defer pb.Close()
-	sync := false
-	for _, g := range groups {
-		sync = sync || g.sync
-		err := g.batch.each(func(kind opKind, key, value []byte) error {
-			switch kind {
-			case opSet:
-				return pb.Set(key, value, nil)
-			case opDelete:
-				return pb.Delete(key, nil)
-			default:
-				return pb.DeleteRange(key, value, nil)
-			}
-		})
-		if err != nil {
-			return fmt.Errorf("commit: %w", err)
-		}
-	}
-	if pb.Empty() {
-		if !sync || s.opts.NoSync {
-			return nil
-		}
-		return h.db.LogData(nil, pebble.Sync)
+// write puts a round on the disk.
+func (s *Store) write(h *handle, r *round) error {
+	if r.err != nil {
+		return fmt.Errorf("commit: %w", r.err)
 	}
 	opt := pebble.NoSync
-	if sync && !s.opts.NoSync {
+	if r.sync && !s.opts.NoSync {
 		opt = pebble.Sync
 	}
-	if err := h.db.Apply(pb, opt); err != nil {
-		return fmt.Errorf("commit: %w", err)
+	switch {
+	case !r.batch.Empty():
+		return h.db.Apply(r.batch, opt)
+	case opt.Sync:
+		return h.db.LogData(nil, opt)
 	}
 	return nil
+}
+
+// written has a round's callbacks called; false when a failure answered them
+// meanwhile.
+func (s *Store) written(h *handle, r *round) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inFlight != r || h.fence.shut.Load() {
+		return false
+	}
+	s.inFlight = nil
+	s.backlog.Add(-r.bytes)
+	s.tell(nil, r.done...)
+	r.batch.Reset()
+	s.spare = &round{batch: r.batch}
+	return true
+}
+
+// verdict is what callbacks are to be told.
+type verdict struct {
+	done []func(error)
+	err  error
+}
+
+// tell leaves callbacks to tellLoop. With s.mu held.
+func (s *Store) tell(err error, done ...func(error)) {
+	v := verdict{done, err}
+	if s.silent {
+		go v.tell()
+		return
+	}
+	if s.verdicts = append(s.verdicts, v); len(s.verdicts) == 1 {
+		s.told.Signal()
+	}
+}
+
+func (v verdict) tell() {
+	for _, done := range v.done {
+		if done != nil {
+			done(v.err)
+		}
+	}
+}
+
+// tellLoop calls callbacks, one after the other in the order of tell, while the
+// committer is at the next round.
+func (s *Store) tellLoop() {
+	defer close(s.ended)
+	for {
+		s.mu.Lock()
+		for len(s.verdicts) == 0 && !s.silent {
+			s.told.Wait()
+		}
+		due := s.verdicts
+		s.verdicts = nil
+		s.mu.Unlock()
+		if due == nil {
+			return
+		}
+		for _, v := range due {
+			v.tell()
+		}
+	}
 }

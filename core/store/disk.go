@@ -37,18 +37,27 @@ func (d *Disk) Crash(percent int, seed uint64) *Disk {
 	}))
 }
 
-// Fail makes writes ("write"), syncs ("sync") or reads ("read") of files whose
-// name contains part return err, until Heal. Only for a MemoryDisk.
+// Fail makes one kind of work on files whose name contains part return err,
+// until Heal: "create", "write" (with create), "sync", "read". Only for a
+// MemoryDisk.
 func (d *Disk) Fail(what, part string, err error) { d.faults.set(what, part, err) }
 
 // Heal ends Fail.
 func (d *Disk) Heal() { d.faults.set("", "", nil) }
+
+// onFault has f called at every fault.
+func (d *Disk) onFault(f func()) {
+	d.faults.mu.Lock()
+	defer d.faults.mu.Unlock()
+	d.faults.struck = f
+}
 
 // faults is the injector behind Fail.
 type faults struct {
 	mu         sync.Mutex
 	what, part string
 	err        error
+	struck     func()
 }
 
 func (f *faults) set(what, part string, err error) {
@@ -64,13 +73,14 @@ func (f *faults) String() string { return "faults" }
 func (f *faults) MaybeError(op errorfs.Op) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err == nil || !strings.Contains(op.Path, f.part) {
+	kind := kindOf(op.Kind)
+	if f.err == nil || !strings.Contains(op.Path, f.part) || kind != f.what && (kind != "create" || f.what != "write") {
 		return nil
 	}
-	if f.what == kindOf(op.Kind) {
-		return f.err
+	if f.struck != nil {
+		f.struck()
 	}
-	return nil
+	return f.err
 }
 
 func kindOf(k errorfs.OpKind) string {
@@ -79,7 +89,9 @@ func kindOf(k errorfs.OpKind) string {
 		return "sync"
 	case errorfs.OpFileRead, errorfs.OpFileReadAt:
 		return "read"
-	case errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpCreate, errorfs.OpReuseForWrite, errorfs.OpFilePreallocate:
+	case errorfs.OpCreate, errorfs.OpReuseForWrite:
+		return "create"
+	case errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpFilePreallocate:
 		return "write"
 	}
 	return ""

@@ -1,136 +1,129 @@
 package store
 
 import (
+	"errors"
 	"fmt"
-	"io"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// gate stands between one handle and the disk. Once shut, the handle writes
-// nothing more, whatever its goroutines still try.
-type gate struct{ shut atomic.Bool }
-
-// wrap also makes the database's own lock a formality: the store holds one.
-func (g *gate) wrap(fs vfs.FS) vfs.FS { return unlocked{errorfs.Wrap(fs, g)} }
-
-// String implements errorfs.Injector.
-func (g *gate) String() string { return "fence" }
-
-// MaybeError implements errorfs.Injector.
-func (g *gate) MaybeError(op errorfs.Op) error {
-	if g.shut.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
-		return ErrFailed
-	}
-	return nil
+// Watch calls f, from the goroutine that calls the callbacks of Commit and in
+// order with them, when the store failed, with the reason, and when it works
+// again, with nil. f must not block. Call it before the first Commit.
+func (s *Store) Watch(f func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchers = append(s.watchers, f)
 }
 
-type unlocked struct{ vfs.FS }
-
-func (unlocked) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
-
-// logger is what the database reports to.
-type logger struct {
-	store *Store
-	fence *gate
+// Restate calls f when the disk works again and before anybody else may write:
+// for those who keep in memory what the disk may have lost, as it was committed
+// without a sync or refused. f gives what it wants to be on the disk to put,
+// which copies it and may be called often, with no lock held. Call Restate
+// before the first Commit.
+func (s *Store) Restate(f func(put func(*Batch) error) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restates = append(s.restates, f)
 }
 
-// Infof implements pebble.Logger.
-func (l *logger) Infof(string, ...any) {}
-
-// Errorf implements pebble.Logger.
-func (l *logger) Errorf(format string, args ...any) {
-	if !l.fence.shut.Load() {
-		l.store.opts.Log.Warn("store: " + fmt.Sprintf(format, args...))
-	}
-}
-
-// Fatalf implements pebble.Logger: the database cannot go on after an error of
-// its log or manifest, and must not return to its caller. The goroutine ends
-// here; the handle is fenced and a new one is opened when the disk works.
-func (l *logger) Fatalf(format string, args ...any) {
-	err := fmt.Errorf(format, args...)
-	if h := l.store.db.Load(); h != nil && h.fence == l.fence {
-		l.store.fail(h, err)
-	}
-	l.park()
-}
-
-// park keeps the goroutine for ever, with whatever locks of the fenced handle
-// it holds; ending it would run the database's deferred unlocks and let others
-// of its goroutines go on in a broken state.
-func (l *logger) park() {
-	for {
-		runtime.Gosched()
-		select {}
-	}
-}
-
-// fail marks the store failed, once a handle, answers everybody who waits and
-// begins to try the disk.
+// fail is called once for a handle whose disk failed: everybody who waits is
+// answered, and the disk is tried until it works. One that is not in use yet
+// is its opener's to give up.
 func (s *Store) fail(h *handle, err error) {
-	if h.fence.shut.Swap(true) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db.Load() != h {
 		return
 	}
 	err = fmt.Errorf("%w: %w", ErrFailed, err)
-	s.mu.Lock()
-	s.failed = err
-	told := append(s.inFlight, s.waiting...)
-	s.inFlight, s.waiting, s.running = nil, nil, false
+	s.failed, s.running = err, false
+	lost := s.waiting
+	if s.inFlight != nil {
+		lost = append([]*round{s.inFlight}, lost...)
+	}
+	s.inFlight, s.waiting, s.spare, s.unsynced = nil, nil, nil, false
+	for _, r := range lost {
+		s.backlog.Add(-r.bytes)
+		s.tell(err, r.done...)
+	}
+	s.tell(err, s.watchers...)
 	s.wake.Broadcast()
-	closed := s.closed
-	s.mu.Unlock()
-	s.opts.Log.Error("store failed: durable messages are refused until the disk works", "error", err)
-	if full(err) {
+	s.opts.Log.Error("store failed: durable messages are refused until the disk works", "error", plain(err))
+	if !s.closed {
+		s.others.Go(func() { s.recover(h, err) })
+	}
+}
+
+// full tells an error of a full disk.
+func full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), syscall.ENOSPC.Error())
+}
+
+// maxRetry is the longest pause between two attempts on a disk that fails again
+// and again.
+const maxRetry = time.Minute
+
+// recover tries the disk until it works or the store is closed. Attempts that
+// got as far as the database cost memory (see fence), so they become rarer.
+func (s *Store) recover(h *handle, why error) {
+	if !s.waitQuiet(h) {
+		return
+	}
+	if full(why) {
 		s.freeReserve()
 	}
-	go func() {
-		for _, g := range told {
-			if g.done != nil {
-				g.done(err)
-			}
-		}
-		if s.opts.OnState != nil {
-			s.opts.OnState(err)
-		}
-		if !closed {
-			s.recover()
-		}
-	}()
-}
-
-// full tells an error of a full disk, also where only its text is left.
-func full(err error) bool {
-	return err != nil && strings.Contains(err.Error(), syscall.ENOSPC.Error())
-}
-
-// recover tries the disk until it works or the store is closed.
-func (s *Store) recover() {
-	for {
-		time.Sleep(s.opts.RetryEvery)
-		s.mu.Lock()
-		closed := s.closed
-		s.mu.Unlock()
-		if closed {
-			return
-		}
+	pause := s.opts.RetryEvery
+	if since := time.Since(s.worksSince); since < maxRetry {
+		pause = max(pause, min(2*s.lastPause, maxRetry))
+	}
+	s.lastPause = pause
+	for s.waitOpen(pause) {
 		if s.probe() != nil {
 			continue
 		}
 		h, err := s.openHandle()
-		if err != nil {
-			s.opts.Log.Warn("store: not yet", "error", err)
-			continue
+		if err == nil {
+			err = s.restate(h)
 		}
-		if s.goOn(h) {
+		if err == nil && s.use(h) {
 			return
 		}
+		if err != nil {
+			s.opts.Log.Warn("store: not yet", "error", plain(err))
+		}
+		pause = min(2*pause, maxRetry)
+	}
+}
+
+// waitQuiet waits until nothing of a failed handle writes any more, which a
+// disk that hangs may not let happen; false when the store is closed.
+func (s *Store) waitQuiet(h *handle) bool {
+	quiet := make(chan struct{})
+	go func() {
+		h.fence.quiet()
+		close(quiet)
+	}()
+	select {
+	case <-quiet:
+		return true
+	case <-s.closing:
+		return false
+	}
+}
+
+// waitOpen waits; false when the store is closed.
+func (s *Store) waitOpen(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.closing:
+		return false
 	}
 }
 
@@ -145,36 +138,52 @@ func (s *Store) probe() error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
+	return errors.Join(err, f.Close(), s.fs.Remove(name))
+}
+
+// restate writes what must be there before others write, and syncs it.
+func (s *Store) restate(h *handle) error {
+	s.mu.Lock()
+	restates := s.restates
+	s.mu.Unlock()
+	put := func(b *Batch) error {
+		r := &round{batch: h.db.NewBatch()}
+		if err := r.add(b); err != nil {
+			return err
+		}
+		return s.write(h, r)
 	}
-	if rerr := s.fs.Remove(name); err == nil {
-		err = rerr
+	err := h.call(func() error {
+		for _, f := range restates {
+			if err := f(put); err != nil {
+				return err
+			}
+		}
+		return s.write(h, &round{batch: h.db.NewBatch(), sync: true})
+	})
+	if err != nil {
+		h.fence.close(nil)
 	}
 	return err
 }
 
-// goOn starts a new committer on a new handle.
-func (s *Store) goOn(h *handle) bool {
-	if err := s.checkFormat(h.db); err != nil {
-		// It is tried again with a new handle.
-		h.fence.shut.Store(true)
-		return false
-	}
+// use makes a handle the one in use; false when it failed meanwhile. A store
+// that was closed meanwhile leaves the handle to the end of the process.
+func (s *Store) use(h *handle) bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
-		s.mu.Unlock()
-		h.fence.shut.Store(true)
+		h.fence.close(nil)
 		return true
 	}
-	s.db.Store(h)
-	s.failed, s.running = nil, true
-	go s.commitLoop()
-	s.mu.Unlock()
-	s.makeReserve()
-	s.opts.Log.Info("store works again")
-	if s.opts.OnState != nil {
-		s.opts.OnState(nil)
+	if h.fence.shut.Load() {
+		return false
 	}
+	s.db.Store(h)
+	s.failed, s.running, s.worksSince = nil, true, time.Now()
+	s.tell(nil, s.watchers...)
+	go s.commitLoop(h)
+	s.others.Go(s.keepReserve)
+	s.opts.Log.Info("store works again")
 	return true
 }

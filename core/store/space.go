@@ -1,7 +1,10 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -16,47 +19,74 @@ func (s *Store) Free() (uint64, error) {
 	return u.AvailBytes, nil
 }
 
-// Used is about how many bytes the data directory takes.
-func (s *Store) Used() uint64 {
-	s.reads.RLock()
-	defer s.reads.RUnlock()
-	if s.shut {
-		return 0
+// Used is how many bytes the data directory's files take.
+func (s *Store) Used() (uint64, error) {
+	names, err := s.fs.List(s.dir)
+	if err != nil {
+		return 0, fmt.Errorf("size of %s: %w", s.dir, err)
 	}
-	return s.db.Load().db.Metrics().DiskSpaceUsage()
+	n := uint64(0)
+	for _, name := range names {
+		// One that went meanwhile takes nothing.
+		if i, err := s.fs.Stat(s.fs.PathJoin(s.dir, name)); err == nil {
+			n += uint64(i.Size())
+		}
+	}
+	return n, nil
 }
 
-const reserveName = "reserve"
+const (
+	reserveName = "reserve"
+	// reserveRoom is how many times its size has to be free for the reserve to
+	// be made.
+	reserveRoom  = 4
+	reserveRetry = time.Minute
+)
 
-// makeReserve writes the reserve file if it is not there; without room for it
-// the store works without.
-func (s *Store) makeReserve() {
-	if s.opts.ReserveBytes < 0 || s.opts.Disk.mem != nil {
+// keepReserve writes the reserve file as soon as there is room for it.
+func (s *Store) keepReserve() {
+	if s.opts.ReserveBytes < 0 {
 		return
 	}
+	for !s.makeReserve() && s.waitOpen(reserveRetry) {
+	}
+}
+
+// makeReserve tells whether the reserve is there.
+func (s *Store) makeReserve() bool {
 	name := s.fs.PathJoin(s.dir, reserveName)
 	if i, err := s.fs.Stat(name); err == nil && i.Size() >= s.opts.ReserveBytes {
-		return
+		return true
+	}
+	if free, err := s.Free(); err != nil || free < reserveRoom*uint64(s.opts.ReserveBytes) {
+		return false
 	}
 	if err := s.writeReserve(name); err != nil {
 		s.opts.Log.Warn("store: no reserve for a full disk", "error", err)
 		s.freeReserve()
+		return false
 	}
+	return true
 }
 
+// writeReserve fills the file with what no file system makes smaller.
 func (s *Store) writeReserve(name string) error {
 	f, err := s.fs.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
 	block := make([]byte, 1<<20)
+	noise := rand.NewChaCha8([32]byte{})
 	for n := int64(0); n < s.opts.ReserveBytes && err == nil; n += int64(len(block)) {
-		_, err = f.Write(block)
+		select {
+		case <-s.closing:
+			err = ErrClosed
+		default:
+			_, _ = noise.Read(block) // never an error
+			_, err = f.Write(block)
+		}
 	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return errors.Join(err, f.Close())
 }
 
 func (s *Store) freeReserve() {
@@ -65,7 +95,8 @@ func (s *Store) freeReserve() {
 }
 
 // Checkpoint writes a consistent copy of the store into dir, which must not
-// exist, on the same file system (files are linked where possible).
+// exist, on the same file system (files are linked where possible). What was
+// committed before the call is in it.
 func (s *Store) Checkpoint(dir string) error {
 	if err := s.Sync(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
@@ -75,7 +106,9 @@ func (s *Store) Checkpoint(dir string) error {
 	if s.shut {
 		return ErrClosed
 	}
-	if err := s.db.Load().db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+	h := s.db.Load()
+	err := h.call(func() error { return h.db.Checkpoint(dir, pebble.WithFlushedWAL()) })
+	if err != nil {
 		return fmt.Errorf("checkpoint into %s: %w", dir, err)
 	}
 	return nil

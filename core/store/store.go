@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -41,69 +42,94 @@ type Options struct {
 	// CacheBytes is for blocks read from disk; default 32 MiB.
 	CacheBytes int64
 	// ReserveBytes is a file kept to be freed when the disk is full, so that
-	// what frees space (settling) can be written; default 64 MiB, negative none.
+	// what frees space (settling) can be written; default 64 MiB, none on a
+	// MemoryDisk, negative none.
 	ReserveBytes int64
-	// RetryEvery is how often a failed disk is tried; default 1 s.
+	// RetryEvery is how long after a failure the disk is first tried; default
+	// 1 s. The pause grows while it fails again.
 	RetryEvery time.Duration
-	// OnState is called, from a goroutine of the store, when it failed (with
-	// the reason) and when it works again (nil). It must not block.
-	OnState func(error)
 	// NoSync leaves out every sync: for tests that show what syncs are for.
 	NoSync bool
+
+	memTable uint64 // what is sorted in memory before it becomes a file
 }
 
 // Store is a data directory. All methods may be called from any goroutine.
 type Store struct {
-	opts Options
-	dir  string
-	fs   vfs.FS
-	lock interface{ Close() error }
+	opts  Options
+	dir   string
+	fs    vfs.FS
+	lock  io.Closer
+	cache *pebble.Cache
 
-	db     atomic.Pointer[handle] // nil while failed
-	damage damage
-	reads  sync.RWMutex // held shared while the handle is read, alone by Close
-	shut   bool         // under reads
+	db      atomic.Pointer[handle] // the one in use; a failed one until there is another
+	damage  damage
+	backlog atomic.Int64
+	reads   sync.RWMutex // held shared while the handle is read, alone by Close
+	shut    bool         // under reads
+
+	closing chan struct{} // closed by Close
+	ended   chan struct{} // closed when no callback follows
+	others  sync.WaitGroup
 
 	mu       sync.Mutex
-	wake     *sync.Cond
-	waiting  []*group // not yet taken by the committer
-	inFlight []*group
-	free     []*group
-	unsynced bool // something was committed without a sync after it
-	failed   error
+	wake     sync.Cond // for the committer, and for Close
+	waiting  []*round  // not yet taken by the committer
+	inFlight *round
+	spare    *round
+	unsynced bool  // something was committed without a sync after it
+	failed   error // nil: it works
 	closed   bool
-	running  bool // the committer; a failure may leave it behind
-}
+	running  bool // the committer; a failure leaves it behind
+	watchers []func(error)
+	restates []func(func(*Batch) error) error
 
-// handle is one opening of the database; after a failure its file system is
-// fenced, so that its goroutines can write nothing more, and a new one opened.
-type handle struct {
-	db    *pebble.DB
-	fence *gate
+	told     sync.Cond // for tellLoop
+	verdicts []verdict
+	silent   bool // no verdicts follow
+
+	// Used by one recovery after the other.
+	worksSince time.Time
+	lastPause  time.Duration
 }
 
 // Open opens or makes the data directory. Errors: ErrInUse, ErrFormat,
-// ErrCorrupt (the log or the manifest is damaged: entrepot repair).
+// ErrCorrupt (what names the files, or the log, is damaged: entrepot repair).
 func Open(dir string, o Options) (*Store, error) {
 	o.defaults()
-	s := &Store{opts: o, dir: dir, fs: o.Disk.fs}
-	s.wake = sync.NewCond(&s.mu)
-	if err := s.fs.MkdirAll(dir, 0o750); err != nil {
+	if dir == "" {
+		return nil, errors.New("data directory: no name")
+	}
+	s := &Store{opts: o, dir: o.Disk.fs.PathJoin(dir), fs: o.Disk.fs,
+		closing: make(chan struct{}), ended: make(chan struct{})}
+	s.wake.L, s.told.L = &s.mu, &s.mu
+	if err := s.fs.MkdirAll(s.dir, 0o750); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	lock, err := s.fs.Lock(s.fs.PathJoin(dir, "entrepot.lock"))
+	lock, err := lockDir(s.fs, s.dir)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: is another entrepot running on it? (%v)", dir, ErrInUse, err)
+		return nil, err
 	}
 	s.lock = lock
+	s.cache = pebble.NewCache(o.CacheBytes)
 	if err := s.openFirst(); err != nil {
+		s.cache.Unref()
 		// The first error is the one to tell.
 		_ = lock.Close()
 		return nil, err
 	}
-	s.running = true
-	go s.commitLoop()
 	return s, nil
+}
+
+const lockName = "entrepot.lock"
+
+// lockDir keeps other processes out of a data directory.
+func lockDir(fs vfs.FS, dir string) (io.Closer, error) {
+	lock, err := fs.Lock(fs.PathJoin(dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: is another entrepot running on it? (%v)", dir, ErrInUse, err)
+	}
+	return lock, nil
 }
 
 func (o *Options) defaults() {
@@ -115,6 +141,12 @@ func (o *Options) defaults() {
 	}
 	if o.ReserveBytes == 0 {
 		o.ReserveBytes = 64 << 20
+		if o.Disk.mem != nil {
+			o.ReserveBytes = -1
+		}
+	}
+	if o.memTable == 0 {
+		o.memTable = 16 << 20
 	}
 	if o.RetryEvery == 0 {
 		o.RetryEvery = time.Second
@@ -125,48 +157,19 @@ func (o *Options) defaults() {
 }
 
 func (s *Store) openFirst() error {
+	if err := inspect(s.fs, s.dir); err != nil {
+		return err
+	}
 	h, err := s.openHandle()
 	if err != nil {
 		return err
 	}
-	if err := s.checkFormat(h.db); err != nil {
-		// The format is what is wrong.
-		_ = h.db.Close()
-		return err
-	}
 	s.db.Store(h)
-	s.makeReserve()
+	s.running = true
+	go s.commitLoop(h)
+	go s.tellLoop()
+	s.others.Go(s.keepReserve)
 	return nil
-}
-
-// openHandle opens the database behind a fence of its own.
-func (s *Store) openHandle() (*handle, error) {
-	h := &handle{fence: &gate{}}
-	cache := pebble.NewCache(s.opts.CacheBytes)
-	defer cache.Unref()
-	db, err := pebble.Open(s.dir, &pebble.Options{
-		FS:                          h.fence.wrap(s.fs),
-		Cache:                       cache,
-		MemTableSize:                32 << 20,
-		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       4,
-		L0StopWritesThreshold:       64,
-		FormatMajorVersion:          pebble.FormatNewest,
-		Logger:                      &logger{store: s, fence: h.fence},
-		EventListener:               &pebble.EventListener{DataCorruption: s.corrupted},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("data directory %s: %w", s.dir, openError(err))
-	}
-	h.db = db
-	return h, nil
-}
-
-func openError(err error) error {
-	if pebble.IsCorruptionError(err) {
-		return fmt.Errorf("%w: %v; \"entrepot repair\" saves what can be saved into a new directory", ErrCorrupt, err)
-	}
-	return err
 }
 
 // checkFormat writes the version into a new store and compares it in an old one.
@@ -176,11 +179,16 @@ func (s *Store) checkFormat(db *pebble.DB) error {
 		return db.Set(formatKey, binary.BigEndian.AppendUint32(nil, Format), pebble.Sync)
 	}
 	if err != nil {
-		return fmt.Errorf("format of %s: %w", s.dir, openError(err))
+		return openError(fmt.Errorf("format: %w", err))
 	}
 	defer closer.Close()
+	return formatError(v)
+}
+
+// formatError refuses a newer version.
+func formatError(v []byte) error {
 	if len(v) != 4 || binary.BigEndian.Uint32(v) > Format {
-		return fmt.Errorf("%s: %w: it has format %x, this program knows up to %d", s.dir, ErrFormat, v, Format)
+		return fmt.Errorf("%w: it has format %x, this program knows up to %d", ErrFormat, v, Format)
 	}
 	return nil
 }
@@ -199,26 +207,34 @@ func (s *Store) state() error {
 	return s.failed
 }
 
-// Close commits what waits and closes the directory.
+// Close commits what waits, calls the last callbacks and closes the directory.
+// Not to be called from a callback.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
+		<-s.ended
 		return nil
 	}
 	s.closed = true
+	close(s.closing)
 	s.wake.Broadcast()
 	for s.running {
 		s.wake.Wait()
 	}
 	failed := s.failed != nil
+	s.silent = true
+	s.told.Signal()
 	s.mu.Unlock()
+	<-s.ended
+	s.others.Wait()
 	s.reads.Lock()
 	s.shut = true
 	s.reads.Unlock()
 	var err error
-	if !failed {
-		err = s.db.Load().db.Close()
+	if h := s.db.Load(); !failed {
+		err = h.call(func() error { return errors.Join(h.db.Flush(), h.db.Close()) })
 	}
+	s.cache.Unref()
 	return errors.Join(err, s.lock.Close())
 }

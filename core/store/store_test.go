@@ -3,9 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -100,52 +98,5 @@ func TestCrashKeepsConfirmedAndGroupsWhole(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func TestFailedSyncConfirmsNothingAndRecovers(t *testing.T) {
-	for _, f := range []struct {
-		what, part string
-		err        error
-	}{{"sync", ".log", io.ErrUnexpectedEOF}, {"write", ".log", syscall.ENOSPC}, {"write", "", syscall.EIO}} {
-		t.Run(f.what+f.part, func(t *testing.T) {
-			d := MemoryDisk()
-			states := make(chan error, 16)
-			s, err := Open("data", Options{Disk: d, RetryEvery: 5 * time.Millisecond, OnState: func(err error) { states <- err }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := commit(s, true, "a", "1"); err != nil {
-				t.Fatal(err)
-			}
-			d.Fail(f.what, f.part, f.err)
-			if err := commit(s, true, "b", "2"); !errors.Is(err, ErrFailed) {
-				t.Fatalf("commit on a failing disk: %v", err)
-			}
-			if err := <-states; !errors.Is(err, ErrFailed) {
-				t.Fatalf("state %v", err)
-			}
-			if err := commit(s, true, "c", "3"); !errors.Is(err, ErrFailed) {
-				t.Fatalf("commit while failed: %v", err)
-			}
-			d.Heal()
-			if err := <-states; err != nil {
-				t.Fatalf("state after healing: %v", err)
-			}
-			if err := commit(s, true, "d", "4"); err != nil {
-				t.Fatalf("commit after healing: %v", err)
-			}
-			after := d.Crash(0, 1)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			s = openMem(t, after)
-			defer s.Close()
-			for _, k := range []string{"a", "d"} {
-				if _, ok, err := s.Get([]byte(k)); !ok || err != nil {
-					t.Fatalf("%s is confirmed and gone: %v", k, err)
-				}
-			}
-		})
 	}
 }
