@@ -51,7 +51,7 @@ func ParseAddress(text string) (string, error) {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return "", fmt.Errorf("%q: the port is a number from 0 to 65535", text)
 	} else if !loopback(host) {
-		return "", fmt.Errorf("%q can be reached from other machines, and this version has neither users nor TLS: "+
+		return "", fmt.Errorf("%q can be reached from other machines, and this version has no TLS: "+
 			"listen on 127.0.0.1, [::1], localhost or unix:/PATH", text)
 	} else {
 		return net.JoinHostPort(host, strconv.FormatUint(n, 10)), nil

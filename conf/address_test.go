@@ -27,7 +27,7 @@ func TestAddresses(t *testing.T) {
 		{listen: []string{"127.0.0.1:65536"}, err: "the port is a number"},
 		{listen: []string{"127.0.0.1:-1"}, err: "the port is a number"},
 		{listen: []string{":1883"}, err: "can be reached from other machines"},
-		{listen: []string{"0.0.0.0:1883"}, err: "neither users nor TLS"},
+		{listen: []string{"0.0.0.0:1883"}, err: "this version has no TLS"},
 		{listen: []string{"[::]:1883"}, err: "can be reached from other machines"},
 		{listen: []string{"192.0.2.7:1883"}, err: "can be reached from other machines"},
 		{listen: []string{"broker.example:1883"}, err: "can be reached from other machines"},

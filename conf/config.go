@@ -13,6 +13,7 @@ import (
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
 	"entrepot/core"
+	"entrepot/core/auth"
 	"entrepot/core/store"
 )
 
@@ -20,6 +21,7 @@ import (
 type Config struct {
 	Broker    core.Config              `toml:"broker"`
 	Store     store.Config             `toml:"store"`
+	Auth      auth.Config              `toml:"auth"`
 	MQTT      mqtt.Config              `toml:"mqtt"`
 	STOMP     stomp.Config             `toml:"stomp"`
 	HTTP      admin.Config             `toml:"http"`
@@ -53,6 +55,7 @@ func DefaultConfig() Config {
 	return Config{
 		Broker:    core.DefaultConfig(),
 		Store:     store.DefaultConfig(),
+		Auth:      auth.DefaultConfig(),
 		MQTT:      mqtt.DefaultConfig(),
 		STOMP:     stomp.DefaultConfig(),
 		HTTP:      admin.DefaultConfig(),
@@ -85,6 +88,7 @@ func (c Config) Validate() error {
 	errs := []error{
 		section("broker", c.Broker.Validate()),
 		section("store", c.Store.Validate()),
+		section("auth", c.Auth.Validate()),
 		section("mqtt", c.MQTT.Validate()),
 		section("stomp", c.STOMP.Validate()),
 		section("http", c.HTTP.Validate()),

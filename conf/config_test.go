@@ -178,3 +178,25 @@ func TestValidationNamesTheKey(t *testing.T) {
 		}
 	}
 }
+
+// Who may do what, from the file and from the environment.
+func TestAuthSettings(t *testing.T) {
+	file := write(t, "[auth]\nusers = \"/etc/users\"\ndeny_subscribe = [\"a/#\", \"b,c\"]\ndeny_publish = [\"x\"]\n")
+	c, err := Load(file, []string{"ENTREPOT_AUTH_DENY_PUBLISH=cmd/#, +/set"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := DefaultConfig()
+	want.Auth.Users = "/etc/users"
+	want.Auth.DenySubscribe, want.Auth.DenyPublish = []string{"a/#", "b,c"}, []string{"cmd/#", "+/set"}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("%+v", c)
+	}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	c.Auth.DenyPublish = []string{"a#"}
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), `auth: deny_publish: "a#"`) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -180,7 +180,7 @@ func TestCommandLines(t *testing.T) {
 		{"serve --frobnicate", usage, "", "unknown flag: --frobnicate\nTry 'entrepot serve --help'."},
 		{"serve here", usage, "", `unknown command "here"`},
 		{"serve --config " + bad, usage, "", bad + ":2: log.levl"},
-		{"serve --mqtt 0.0.0.0:1883", usage, "", `mqtt: listen: "0.0.0.0:1883" can be reached from other machines, and this version has neither users nor TLS`},
+		{"serve --mqtt 0.0.0.0:1883", usage, "", `mqtt: listen: "0.0.0.0:1883" can be reached from other machines, and this version has no TLS`},
 		{"serve --stomp :0", usage, "", "stomp: listen: \":0\" can be reached from other machines"},
 		{"serve --mqtt 1883", usage, "", `mqtt: listen: "1883" is neither HOST:PORT nor unix:/PATH nor "off"`},
 		{"serve --mqtt off --stomp off --http off", usage, "", "every protocol is off"},
@@ -252,7 +252,7 @@ func TestCheckReadsTheEnvironment(t *testing.T) {
 
 // Each value in the help has a name that says what it is.
 func TestHelp(t *testing.T) {
-	for _, name := range []string{"serve", "pub", "sub"} {
+	for _, name := range []string{"serve", "pub", "sub", "passwd"} {
 		r := do(t, "", name, "--help")
 		if r.code != 0 || !strings.Contains(r.out, "Examples:") {
 			t.Errorf("%s: %s", name, r.out)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"entrepot/core"
+	"entrepot/core/auth"
 	"entrepot/core/local"
 	"entrepot/core/store"
 )
@@ -33,15 +34,15 @@ func openStore(c store.Config, log *slog.Logger) (*kept, error) {
 }
 
 // broker makes a realm's broker with what is kept of it.
-func (k *kept) broker(c core.Config, realm string, log *slog.Logger) (*core.Broker, error) {
+func (k *kept) broker(c core.Config, realm string, p auth.Policy, log *slog.Logger) (*core.Broker, error) {
 	if k.store == nil {
-		return core.NewBroker(c, realm, local.New(log), nil, log), nil
+		return core.NewBroker(c, realm, local.New(log), p, log), nil
 	}
 	engine, err := local.Open(log, k.store, realm)
 	if err != nil {
 		return nil, err
 	}
-	b := core.NewBroker(c, realm, engine, nil, log)
+	b := core.NewBroker(c, realm, engine, p, log)
 	return b, b.Restore(k.store)
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -37,7 +38,7 @@ no sense.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.AddCommand(serveCommand(), publishCommand(), subscribeCommand(), checkCommand(),
-		configCommand(), bench.Command(), versionCommand())
+		configCommand(), passwdCommand(), bench.Command(), versionCommand())
 	blameArguments(root)
 	return root
 }
@@ -57,14 +58,18 @@ func checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Read a settings file and say what is wrong with it",
-		Long: `Read a settings file, and the ENTREPOT_ variables of the environment, as serve
-would, and say what is wrong. The exit code is 0 or 2.`,
+		Long: `Read a settings file, the ENTREPOT_ variables of the environment, and the file of
+users if there is one, as serve would, and say what is wrong. The exit code is 0 or 2.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if _, err := load(args[0], nil); err != nil {
+			cfg, err := load(args[0], nil)
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "%s: ok\n", args[0])
+			if _, _, err = access(cfg.Auth, slog.New(slog.DiscardHandler)); err != nil {
+				return settings(err)
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: ok\n", args[0])
 			return err
 		},
 	}

@@ -32,8 +32,8 @@ func serveCommand() *cobra.Command {
 its clients, for as long as process.grace allows; a second one ends it at once.
 
 An address is HOST:PORT (port 0 takes any free one), unix:/PATH, or "off", which
-closes that protocol. This version has neither users nor TLS yet, so the host
-must be this machine's own: 127.0.0.1, [::1] or localhost.
+closes that protocol. This version has no TLS yet, so the host must be this
+machine's own: 127.0.0.1, [::1] or localhost.
 
 Settings come from the file, then from the environment (mqtt.limits.linger is
 ENTREPOT_MQTT_LIMITS_LINGER), then from these flags. 'entrepot config' prints a
@@ -105,15 +105,20 @@ type front struct {
 
 // serve runs a broker until ctx ends, and stops it in order.
 func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
+	users, policy, err := access(cfg.Auth, log)
+	if err != nil {
+		return settings(err)
+	}
 	kept, err := openStore(cfg.Store, log)
 	if err != nil {
 		return err
 	}
 	defer kept.close()
-	broker, err := kept.broker(cfg.Broker, "/", log)
+	broker, err := kept.broker(cfg.Broker, "/", policy, log)
 	if err != nil {
 		return err
 	}
+	broker.SetUsers(users)
 	realms := core.NewRealms(broker)
 	var ready atomic.Bool
 
