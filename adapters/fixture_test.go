@@ -26,6 +26,7 @@ var carriers = []struct {
 	{"unix", func(t testing.TB) (net.Conn, net.Conn) {
 		return dialled(t, "unix:"+filepath.Join(t.TempDir(), "s"))
 	}},
+	{"websocket", webPair},
 }
 
 func dialled(t testing.TB, addr string) (client, server net.Conn) {
@@ -47,6 +48,9 @@ func dialled(t testing.TB, addr string) (client, server net.Conn) {
 
 // narrow makes the system keep little of what is written to c.
 func narrow(c net.Conn) {
+	if ws, ok := c.(*websocketConn); ok {
+		c = ws.Conn
+	}
 	if b, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
 		_ = b.SetWriteBuffer(4096)
 	}
