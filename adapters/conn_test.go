@@ -13,28 +13,6 @@ import (
 	"time"
 )
 
-// bubble runs f with a server and one connection to it over net.Pipe, in time
-// that costs nothing.
-func bubble(t *testing.T, set func(*Config, *recorder), f func(t *testing.T, s *fixture, client net.Conn, r *recorder)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		cfg := testConfig()
-		if set != nil {
-			set(&cfg, &recorder{})
-		}
-		s := newFixture(cfg, func(r *recorder) {
-			if set != nil {
-				set(&cfg, r)
-			}
-		})
-		client, server := net.Pipe()
-		r := s.serve(server)
-		f(t, s, client, r)
-		_ = client.Close()
-		s.end(t)
-	})
-}
-
 // everyConn runs f with a connection over each carrier, in real time.
 func everyConn(t *testing.T, cfg Config, set func(*recorder), f func(t *testing.T, s *fixture, client net.Conn, r *recorder)) {
 	t.Helper()
