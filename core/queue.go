@@ -118,12 +118,21 @@ type ConsumeOptions struct {
 	// receiver answers but Full.
 	NoAck     bool
 	Exclusive bool // nobody else may consume meanwhile
-	Priority  int
 	// Pull: no deliveries, only Consumer.Get; not counted as a consumer.
 	Pull bool
 	// Paused: nothing is delivered before the first Resume.
-	Paused bool
-	By     SessionID
+	Paused   bool
+	Priority int
+	By       SessionID
+	// Accepts, where it is set, tells which messages the consumer takes. The
+	// others wait in their places for somebody else, and those behind them are
+	// delivered meanwhile; each consumer gets what it accepts in the queue's
+	// order. An engine may bound how many are passed over: beyond that the
+	// queue waits. Called under the queue's lock, about once a message and once
+	// more when that comes back, never twice at once nor beside Deliver: it is
+	// pure and quick, and calls nothing back. ErrUnsupported with Pull, on a
+	// SessionQueue, and from engines that cannot.
+	Accepts func(m *Message) bool
 }
 
 // maxName is the longest queue or exchange name in bytes.

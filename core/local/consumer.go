@@ -16,6 +16,7 @@ type consumer struct {
 	opts  core.ConsumeOptions
 
 	held outstanding
+	seen uint64 // with Accepts: what is aside was refused up to this seq
 	full bool
 	// resumed: a Resume came while Deliver ran; a Full then does not count.
 	resumed   bool
@@ -28,6 +29,9 @@ func (e *Engine) Consume(_ context.Context, k core.QueueKey, o core.ConsumeOptio
 	q, err := e.find(k, o.By)
 	if err != nil {
 		return nil, err
+	}
+	if o.Accepts != nil && (o.Pull || k.Kind == core.SessionQueue) {
+		return nil, fmt.Errorf("%v: a consumer that chooses its messages: %w", k, core.ErrUnsupported)
 	}
 	c := &consumer{queue: q, recv: r, opts: o, full: true}
 	if err := q.attach(c); err != nil {
@@ -51,6 +55,9 @@ func (q *queue) attach(c *consumer) error {
 	}
 	if c.opts.Pull {
 		return nil
+	}
+	if c.opts.Accepts != nil {
+		q.selects()
 	}
 	at := len(q.consumers)
 	for at > 0 && q.consumers[at-1].opts.Priority < c.opts.Priority {
@@ -79,6 +86,9 @@ func (c *consumer) detach() {
 	if len(q.consumers) == 0 {
 		q.consumers = nil
 	}
+	if c.opts.Accepts != nil {
+		q.selectsNot()
+	}
 }
 
 // setFull notes whether the consumer has room.
@@ -91,6 +101,9 @@ func (c *consumer) setFull(full bool) {
 		c.queue.free--
 	} else {
 		c.queue.free++
+		if a := c.queue.aside; a != nil {
+			a.lag = true
+		}
 	}
 }
 
@@ -194,6 +207,7 @@ func (c *consumer) Get() (core.Delivery, bool) {
 	q.lastUsed = q.engine.clock()
 	e, ok := q.takeAnywhere()
 	q.watch() // the next is the oldest now
+	q.unblock()
 	if !ok {
 		return core.Delivery{}, false
 	}

@@ -31,11 +31,11 @@ func (q *queue) goOn(b *core.Batch) {
 	}
 }
 
-// turn hands over up to drainTurn messages. When it returns false there is no
+// turn looks at up to drainTurn messages. When it returns false there is no
 // more to do and draining is over.
 func (q *queue) turn(b *core.Batch) (more bool) {
 	for n := 0; !q.dead; {
-		if q.free == 0 || q.waiting() == 0 && len(q.replays) == 0 {
+		if q.free == 0 || !q.hasNext() {
 			if q.tidy(); q.overOnDisk() && q.fetch() {
 				continue
 			}
@@ -44,16 +44,44 @@ func (q *queue) turn(b *core.Batch) (more bool) {
 		if n == drainTurn {
 			return true
 		}
-		if e, ok := q.take(); ok {
-			q.hand(b, q.pick(), e)
-			n++
-		} else if !q.fetch() {
+		if !q.step(b) && !q.fetch() {
 			break
 		}
+		n++
 	}
 	q.draining = false
 	q.settleDown()
 	return false
+}
+
+// step hands over the next message; false when there is none to be had now.
+func (q *queue) step(b *core.Batch) bool {
+	if q.aside != nil {
+		c, e, did := q.match()
+		if did == matched {
+			q.hand(b, c, e)
+		}
+		return did != nothing
+	}
+	e, ok := q.take()
+	if ok {
+		q.hand(b, q.pick(), e)
+	}
+	return ok
+}
+
+// hasNext tells whether there may be something that a consumer with room wants.
+func (q *queue) hasNext() bool {
+	return q.waiting() > q.setAside() || len(q.replays) > 0 || q.aside != nil && q.aside.lag
+}
+
+// drainAlone is drain on a goroutine of its own. Without mu.
+func (q *queue) drainAlone() {
+	b := &core.Batch{}
+	q.mu.Lock()
+	q.drain(b)
+	q.unlock()
+	b.Flush()
 }
 
 // relieve is the goroutine that takes over. Without mu.

@@ -34,7 +34,8 @@ type Engine struct {
 	unroutable atomic.Uint64
 
 	window windowSize
-	disk   *disk // nil: nothing is kept over a restart
+	aside  windowSize // what a queue sets aside at most
+	disk   *disk      // nil: nothing is kept over a restart
 
 	mu        sync.RWMutex
 	router    *routing.Router[*queue]
@@ -55,6 +56,7 @@ func New(log *slog.Logger) *Engine {
 		exchanges: map[string]*exchange{},
 		queues:    map[core.QueueKey]*queue{},
 		window:    windowSize{count: wholeCount, bytes: wholeBytes},
+		aside:     windowSize{count: asideCount, bytes: asideBytes},
 	}
 	for _, s := range standard() {
 		if err := e.DeclareExchange(context.Background(), s); err != nil {

@@ -63,7 +63,10 @@ func (q *queue) tidy() {
 
 // watch sees to it that a timer fires no later than the oldest is due.
 func (q *queue) watch() {
-	e := q.oldest()
+	if a := q.aside; a != nil && a.due != 0 {
+		q.arm(a.due)
+	}
+	e := q.head()
 	switch {
 	case q.datedOnDisk():
 		q.arm(q.engine.clock()) // to be read first
@@ -97,9 +100,11 @@ func (q *queue) sweep() {
 	q.mu.Lock()
 	defer q.unlock()
 	q.armed = 0
+	q.sweepAside()
+	q.unblock()
 	for {
-		for e := q.oldest(); e != nil && !e.pending && q.expired(e); e = q.oldest() {
-			q.drop(q.pop(), core.DropExpired)
+		for e := q.head(); e != nil && !e.pending && q.expired(e); e = q.head() {
+			q.drop(q.popHead(), core.DropExpired)
 		}
 		if !q.datedOnDisk() {
 			break

@@ -25,6 +25,7 @@ type queue struct {
 	mu        sync.Mutex
 	ready     ring     // never handed over
 	back      returned // handed over and returned
+	aside     *aside   // passed over; nil: no consumer chooses
 	shelf     *shelf   // what waits on disk only, younger than ready; nil: no store
 	replays   []replay
 	lastSeq   uint64
@@ -115,7 +116,7 @@ func (q *queue) info() core.QueueInfo {
 }
 
 // waiting is the number of ready messages.
-func (q *queue) waiting() int { return q.ready.len() + len(q.back) + q.onDisk() }
+func (q *queue) waiting() int { return q.ready.len() + len(q.back) + q.setAside() + q.onDisk() }
 
 // unlock gives up mu, and first passes what was settled under it to the store.
 func (q *queue) unlock() {
@@ -161,7 +162,7 @@ func (q *queue) enter(m *core.Message, to *target) (e entry, ok bool) {
 
 // admit hands a new entry over, or lets it wait.
 func (q *queue) admit(b *core.Batch, e entry) {
-	if q.free > 0 && !q.draining && q.waiting() == 0 && len(q.replays) == 0 {
+	if q.free > 0 && !q.draining && q.waiting() == 0 && len(q.replays) == 0 && q.aside == nil {
 		q.draining = true
 		q.hand(b, q.pick(), e)
 		q.goOn(b)
@@ -199,8 +200,17 @@ func (q *queue) giveBack(e entry) {
 	q.ready.pushFront(e)
 }
 
-// oldest is what comes next; nil when nothing waits.
+// oldest is the oldest in memory; nil when nothing waits there.
 func (q *queue) oldest() *entry {
+	e := q.head()
+	if p := q.aside.first(); p != nil && (e == nil || p.seq < e.seq) {
+		return p
+	}
+	return e
+}
+
+// head is the oldest that is not aside.
+func (q *queue) head() *entry {
 	switch {
 	case q.backFirst():
 		return &q.back[0]
@@ -216,6 +226,15 @@ func (q *queue) backFirst() bool {
 
 // pop removes the oldest; something waits.
 func (q *queue) pop() entry {
+	p := q.aside.first()
+	if h := q.head(); p != nil && (h == nil || p.seq < h.seq) {
+		return q.popAside(p)
+	}
+	return q.popHead()
+}
+
+// popHead removes the oldest that is not aside; there is one.
+func (q *queue) popHead() entry {
 	var e entry
 	if q.backFirst() {
 		e = q.back.pop()
@@ -305,6 +324,7 @@ func (q *queue) weed(why core.DropReason, f func(*entry) bool) {
 	}
 	q.ready.keep(keep)
 	q.back.keep(keep)
+	q.aside.keep(keep)
 }
 
 // purge drops all ready messages.
@@ -313,6 +333,7 @@ func (q *queue) purge() int {
 	q.bytes -= q.waitBytes
 	q.waitBytes = 0
 	q.shelf.purge(q)
+	q.aside.keep(func(*entry) bool { return false })
 	q.ready, q.back, q.replays, q.instants = ring{}, nil, nil, false
 	q.disarm()
 	return n

@@ -59,7 +59,7 @@ func keepReplays(rs []replay, f func(*replay) bool) []replay {
 // refill takes replayed messages in. The source is asked under mu, so that a
 // live message of the same topic is either seen by it or comes after.
 func (q *queue) refill() {
-	for len(q.replays) > 0 && q.waiting() < replayAhead && q.onDisk() == 0 {
+	for len(q.replays) > 0 && q.waiting()-q.setAside() < replayAhead && q.onDisk() == 0 {
 		r := &q.replays[0]
 		m, ok := r.src()
 		if !ok {

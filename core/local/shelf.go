@@ -68,7 +68,7 @@ func (s *shelf) takes(q *queue) bool {
 	}
 	w := &q.engine.window
 	return s.n > 0 || q.ready.len() >= w.count ||
-		q.waitBytes >= w.bytes && q.ready.len() > 0
+		q.ready.len() > 0 && q.waitBytes-q.aside.size() >= w.bytes
 }
 
 // spill lets a new entry wait on disk only. One that nobody wrote yet is
@@ -129,18 +129,12 @@ func (q *queue) wakeStarved() {
 		return
 	}
 	q.shelf.starved = false
-	go func() {
-		b := &core.Batch{}
-		q.mu.Lock()
-		q.drain(b)
-		q.unlock()
-		b.Flush()
-	}()
+	go q.drainAlone()
 }
 
 // datedOnDisk: the oldest is on disk, and may expire there.
 func (q *queue) datedOnDisk() bool {
-	return q.shelf != nil && q.shelf.dated && q.shelf.n > 0 && q.shelf.fault == nil && q.oldest() == nil
+	return q.shelf != nil && q.shelf.dated && q.shelf.n > 0 && q.shelf.fault == nil && q.head() == nil
 }
 
 // overOnDisk: the oldest has to go, and it is on disk.
@@ -290,6 +284,7 @@ func (s *shelf) purge(q *queue) {
 	}
 	q.ready.keep(drop)
 	q.back.keep(drop)
+	q.aside.keep(drop)
 	if s.n > 0 {
 		s.spool.clearFrom(&s.settled, s.next)
 	}
