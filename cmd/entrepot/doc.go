@@ -2,8 +2,9 @@
 //
 // main.go turns a command line into an exit code, and signals into the end of
 // a context; root.go lists the commands. serve.go wires the broker together in
-// reading order, with gc.go for its memory; publish.go and subscribe.go are the
-// clients.
+// reading order, with gc.go for its memory, kept.go for the disk and access.go
+// for users and rights; publish.go and subscribe.go are the clients, passwd.go
+// edits the file of users.
 //
 // Exit codes: 0 done, 1 failed on the way, 2 a command line or settings that
 // make no sense.
