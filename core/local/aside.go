@@ -62,6 +62,9 @@ func (a *aside) first() *entry {
 	return a.entries.at(0)
 }
 
+// last is the youngest; there is one.
+func (a *aside) last() *entry { return a.entries.at(a.entries.len() - 1) }
+
 // after is the oldest behind a seq.
 func (a *aside) after(seq uint64) *entry {
 	n := a.entries.len()
@@ -99,6 +102,10 @@ func (a *aside) remove(p *entry) entry {
 	r := &a.entries
 	for r.len() > 0 && r.at(0).msg == nil {
 		r.popFront()
+		a.holes--
+	}
+	for r.len() > 0 && r.at(r.len()-1).msg == nil {
+		r.popBack()
 		a.holes--
 	}
 	if a.holes > ringKeep && a.holes > r.len()/2 {
@@ -172,10 +179,7 @@ func (q *queue) match() (*consumer, entry, deed) {
 	}
 	p, h := q.unseen(), q.head()
 	if h != nil && !h.pending && (p == nil || h.seq < p.seq) {
-		if c, e, did := q.matchHead(); did != nothing {
-			return c, e, did
-		}
-		p = q.unseen() // it cannot be set aside; others may be older
+		return q.matchHead()
 	}
 	if p == nil {
 		return nil, entry{}, nothing
@@ -223,20 +227,23 @@ func (q *queue) matchHead() (*consumer, entry, deed) {
 	if c := q.choose(&e, false); c != nil {
 		return c, e, matched
 	}
-	a := q.aside
-	switch {
-	case e.instant:
+	return nil, e, q.passOver(e)
+}
+
+// passOver sets an entry aside that was taken out and that nobody with room
+// accepts. What is aside is never younger than what is kept waiting for room
+// there: it gives its room to an older one.
+func (q *queue) passOver(e entry) deed {
+	if e.instant {
 		q.drop(e, core.DropExpired)
-		return nil, e, looked
-	case q.asideFull():
-		q.giveBack(e)
-		q.tidy()
-		q.sweepAside()
-		if h := q.head(); q.asideFull() && h != nil && h.seq == e.seq {
-			a.blocked = true
-			return nil, e, nothing
-		}
-		return nil, e, looked
+		return looked
+	}
+	a := q.aside
+	for q.asideFull() && a.last().seq > e.seq {
+		q.giveBack(q.popAside(a.last()))
+	}
+	if q.asideFull() {
+		return q.keepWaiting(e)
 	}
 	a.blocked = false
 	a.add(e)
@@ -246,7 +253,20 @@ func (q *queue) matchHead() (*consumer, entry, deed) {
 			c.seen = min(c.seen, e.seq-1)
 		}
 	}
-	return nil, e, looked
+	return looked
+}
+
+// keepWaiting gives back an entry that has no room aside. The limits and time
+// may make some.
+func (q *queue) keepWaiting(e entry) deed {
+	q.giveBack(e)
+	q.tidy()
+	q.sweepAside()
+	if h := q.head(); !q.asideFull() || h == nil || h.seq != e.seq {
+		return looked
+	}
+	q.aside.blocked = true
+	return nothing
 }
 
 // choose is the next consumer in turn that has room for e and accepts it, among

@@ -37,7 +37,10 @@ type client struct {
 	mode  core.Verdict // what it answers while it has room
 	full  bool
 	noAck bool
+	sizes int64 // takes sizes that leave no rest by it; 0: all
 }
+
+func (c *client) takes(size int64) bool { return c.sizes == 0 || size%c.sizes == 0 }
 
 type model struct {
 	t       *testing.T
@@ -52,6 +55,7 @@ type model struct {
 	pulled  *client // what the puller holds is by this one
 	dropped map[core.DropReason]uint64
 	topic   routing.Topic
+	choosy  bool // consumers may choose, and nothing expires
 }
 
 // script is the fuzzer's bytes as decisions; 0 when they are used up.
@@ -89,7 +93,8 @@ func newModel(t *testing.T, s *script, e *Engine) *model {
 	if s.next(4) == 1 {
 		a.Overflow = core.RejectPublish
 	}
-	if n := s.next(6); n > 3 {
+	m.choosy = m.spec.Key.Kind == core.NamedQueue && s.next(2) == 1
+	if n := s.next(6); n > 3 && !m.choosy {
 		a.MessageTTL, a.HasMessageTTL = time.Duration(n-4)*2*time.Second, true
 	}
 	if _, err := m.engine.DeclareQueue(t.Context(), m.spec); err != nil {
@@ -135,7 +140,7 @@ func (m *model) sweep() {
 func (c *client) Deliver(d core.Delivery) core.Verdict {
 	m := c.model
 	m.sweep()
-	ready := m.ready()
+	ready := slices.DeleteFunc(m.ready(), func(i *item) bool { return !c.takes(i.size) })
 	if c.full || len(ready) == 0 || ready[0].seq != d.Seq {
 		m.t.Errorf("delivered %d, full %v, ready are %v", d.Seq, c.full, seqsOf(ready))
 		return core.Full
@@ -189,7 +194,7 @@ func (m *model) message(s *script) *core.Message {
 	if m.engine.disk != nil {
 		msg.Guarantee = core.Guarantee(s.next(3))
 	}
-	if n := s.next(5); n > 2 {
+	if n := s.next(5); n > 2 && !m.choosy {
 		ttl := time.Duration(n-3) * time.Second
 		msg.Props = &core.Properties{TTL: ttl, HasTTL: true, Expires: time.Now().Add(ttl)}
 	}
@@ -238,7 +243,12 @@ func (m *model) attach(s *script) {
 	modes := []core.Verdict{core.Held, core.Held, core.Settled, core.Dropped(core.DropTooLarge)}
 	c := &client{model: m, room: s.next(4), mode: modes[s.next(len(modes))], noAck: s.next(4) == 1, full: s.next(4) == 1}
 	m.clients = append(m.clients, c)
-	con, err := m.engine.Consume(m.t.Context(), m.spec.Key, core.ConsumeOptions{NoAck: c.noAck, Paused: c.full}, c)
+	o := core.ConsumeOptions{NoAck: c.noAck, Paused: c.full}
+	if m.choosy && s.next(4) > 0 {
+		c.sizes = int64(2 + s.next(3))
+		o.Accepts = func(m *core.Message) bool { return c.takes(int64(len(m.Payload))) }
+	}
+	con, err := m.engine.Consume(m.t.Context(), m.spec.Key, o, c)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -469,7 +479,7 @@ func (m *model) check(step string) {
 		m.t.Fatalf("after %s: dropped %v, want %v", step, drops, m.dropped)
 	}
 	for _, c := range m.clients {
-		if !c.full && want.Messages > 0 {
+		if !c.full && slices.ContainsFunc(m.ready(), func(i *item) bool { return c.takes(i.size) }) {
 			m.t.Fatalf("after %s: %d are ready and somebody has room", step, want.Messages)
 		}
 	}

@@ -104,6 +104,11 @@ func (r *ring) popFront() entry {
 	return e
 }
 
+func (r *ring) popBack() {
+	*r.at(r.n - 1) = entry{}
+	r.n--
+}
+
 // keep removes the entries that f refuses, in order.
 func (r *ring) keep(f func(*entry) bool) {
 	n := 0
