@@ -2,6 +2,8 @@ package local
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -332,4 +334,58 @@ func TestUnsupportedArguments(t *testing.T) {
 		_, err := New(quiet()).DeclareQueue(t.Context(), core.QueueSpec{Key: core.Named("q"), Args: a})
 		wantUnsupported(t, err, name)
 	}
+}
+
+// When a consumer leaves, the turn stays whose it was.
+func TestTurnAfterAConsumerLeaves(t *testing.T) {
+	b := newBench(t)
+	var order []int
+	var consumers []core.Consumer
+	for i := range 4 {
+		consumers = append(consumers, b.consume(receiver(func(core.Delivery) core.Verdict {
+			order = append(order, i)
+			return core.Settled
+		}), core.ConsumeOptions{}))
+	}
+	batch := &core.Batch{}
+	b.publish(batch, nil)
+	b.publish(batch, nil)
+	consumers[0].Cancel(core.Requeue)
+	b.publish(batch, nil)
+	consumers[3].Cancel(core.Requeue)
+	for range 3 {
+		b.publish(batch, nil)
+	}
+	if want := []int{0, 1, 2, 1, 2, 1}; !slices.Equal(order, want) {
+		t.Errorf("turns %v, want %v", order, want)
+	}
+}
+
+// A declare, get or consumer at the last moment keeps the queue from going by
+// x-expires.
+func TestExpiryLosesToUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(s *core.QueueSpec) { s.Args.Expires = time.Minute })
+		expire := func() error {
+			_, err := b.engine.remove(b.queue, closing{idle: true})
+			return err
+		}
+		time.Sleep(time.Minute - time.Millisecond)
+		b.queue.used()
+		if err := expire(); !errors.Is(err, core.ErrInUse) {
+			t.Errorf("a queue that was declared again went: %v", err)
+		}
+		b.queue.unused() // as the timer would, had it fired just before
+		c := b.consume(receiver(settled), core.ConsumeOptions{})
+		time.Sleep(time.Hour)
+		if err := expire(); !errors.Is(err, core.ErrInUse) {
+			t.Errorf("a queue with a consumer went: %v", err)
+		}
+		c.Cancel(core.Requeue)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := b.engine.Stats().Queues; n != 0 {
+			t.Errorf("%d queues, want none", n)
+		}
+	})
 }
