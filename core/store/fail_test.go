@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -111,20 +110,29 @@ func (l *ledger) load(size int, stop <-chan struct{}) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
 			for {
+				for l.s.Err() == nil && l.ahead() < 32 {
+					l.commit(size)
+				}
 				select {
 				case <-stop:
 					return
-				default:
-				}
-				if l.s.Backlog() < 256<<10 {
+				case <-tick.C:
 					l.commit(size)
 				}
-				runtime.Gosched()
 			}
 		})
 	}
 	return &wg
+}
+
+// ahead is the number of commits that wait for an answer.
+func (l *ledger) ahead() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next - l.heard
 }
 
 // sure is the number of confirmed commits.

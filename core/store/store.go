@@ -178,8 +178,12 @@ func (s *Store) checkFormat(db *pebble.DB) error {
 	if errors.Is(err, pebble.ErrNotFound) {
 		return db.Set(formatKey, binary.BigEndian.AppendUint32(nil, Format), pebble.Sync)
 	}
+	if pebble.IsCorruptionError(err) {
+		// It is told, and no reason to serve nothing.
+		return nil
+	}
 	if err != nil {
-		return openError(fmt.Errorf("format: %w", err))
+		return fmt.Errorf("format: %w", err)
 	}
 	defer closer.Close()
 	return formatError(v)
