@@ -176,14 +176,20 @@ func (q *queue) fetch() bool {
 	if len(msgs) == want || len(msgs) > 0 && msgs[len(msgs)-1].more {
 		s.next = msgs[len(msgs)-1].seq + 1
 	}
+	q.takeIn(msgs)
+	return true
+}
+
+// takeIn puts what was read into ready; next is behind it.
+func (q *queue) takeIn(msgs []loaded) {
+	s := q.shelf
 	for i := range msgs {
 		q.shelved(&msgs[i])
 	}
-	if s.next > q.lastSeq && s.n > 0 {
+	if s.next > q.lastSeq {
 		s.n = 0 // what is missing was never written
 	}
 	s.dated = s.dated && s.n > 0
-	return true
 }
 
 // readable is the seq up to which all that is on disk only can be read.
