@@ -227,18 +227,36 @@ func (c *conn) sendReceipt(id []byte) {
 }
 
 // disconnect answers when everything before it is done, and ends the connection
-// (STOMP 1.2, DISCONNECT).
+// (STOMP 1.2, DISCONNECT). By then nothing is on its way to the client any more,
+// and what it did not acknowledge is back in its queue.
 func (c *conn) disconnect(f *frame) error {
 	if !f.has.holds(receiptHeader) {
 		return adapters.ErrDone
 	}
 	c.leaving = true
+	c.cancelAll()
 	id := bytes.Clone(f.value(receiptHeader))
 	c.session.Apply(c.lane, nil, func(bool, error) {
 		c.sendReceipt(id)
 		c.conn.Kick(adapters.ErrDone)
 	})
 	return nil
+}
+
+// cancelAll ends the consumers of all subscriptions but durable ones.
+func (c *conn) cancelAll() {
+	c.mu.Lock()
+	var open []core.Consumer
+	for _, s := range c.subs {
+		if s.source.durable == "" {
+			s.gone = true
+			open = append(open, s.consumer)
+		}
+	}
+	c.mu.Unlock()
+	for _, o := range open {
+		o.Cancel(core.Requeue)
+	}
 }
 
 func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n), 10) }
