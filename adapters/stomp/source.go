@@ -19,6 +19,7 @@ type source struct {
 	durable  string
 	binding  *core.BindSpec
 	priority int // of the consumer
+	accepts  func(*core.Message) bool
 }
 
 // sourceOf finds what stands behind a destination.
@@ -45,7 +46,8 @@ func (c *conn) sourceOf(f *frame, p place, s *subscription) (source, error) {
 		src.spec.Key, src.spec.Passive = core.Named(p.name), true
 	}
 	if s.selector != nil {
-		return source{}, &fault{message: "not supported", detail: "a selector on a queue that others may share", cause: core.ErrUnsupported}
+		// What it does not choose is for others, so the queue asks it and Deliver does not.
+		src.accepts, s.selector = s.selector.chooses, nil
 	}
 	s.fixed = c.destinationHeader(prefixes[p.kind] + encodeName(p.name))
 	return src, nil

@@ -43,7 +43,7 @@ func (c *conn) attach(s *subscription) error {
 	}
 	var err error
 	s.consumer, err = s.source.session.Consume(context.Background(), s.source.spec.Key, core.ConsumeOptions{
-		NoAck: s.mode == autoAck, Priority: s.source.priority, Paused: true}, s)
+		NoAck: s.mode == autoAck, Priority: s.source.priority, Accepts: s.source.accepts, Paused: true}, s)
 	if err != nil {
 		s.source.close()
 		return err

@@ -31,10 +31,10 @@ type subscription struct {
 	gone     bool // unsubscribed; under conn.mu
 
 	// Deliver's own.
-	selector *selector
-	head     []byte // a MESSAGE up to its message-id's last part
-	ackHead  []byte // the ack header likewise; nil where there is none
-	fixed    []byte // destination header; nil: the message's own
+	selector *selector // drops what it does not choose; nil on queues, see source.accepts
+	head     []byte    // a MESSAGE up to its message-id's last part
+	ackHead  []byte    // the ack header likewise; nil where there is none
+	fixed    []byte    // destination header; nil: the message's own
 	last     core.Address
 	lastTo   []byte
 	known    map[core.Address][]byte
