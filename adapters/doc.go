@@ -12,4 +12,7 @@
 // its own stays small (stacks). A busy one does without the read that finds
 // nothing (probe). Buffers are on loan too; each is given back once, by whoever
 // has it then (buffers).
+//
+// WebSocket makes HTTP handlers whose connections a Server takes like any other
+// (Carried). Such a one keeps buffers and a timer while it is idle.
 package adapters
