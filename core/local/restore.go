@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -63,7 +64,7 @@ func (e *Engine) restoreExchanges(d *disk) error {
 		if err != nil {
 			return fmt.Errorf("exchange %q on disk: %w", name, err)
 		}
-		return e.DeclareExchange(nil, core.ExchangeSpec{Name: name, Kind: kind, Alternate: r.Alternate,
+		return e.DeclareExchange(context.Background(), core.ExchangeSpec{Name: name, Kind: kind, Alternate: r.Alternate,
 			Durable: true, AutoDelete: r.AutoDelete, Internal: r.Internal})
 	})
 }
@@ -111,7 +112,7 @@ func (e *Engine) restoreBindings(d *disk) error {
 		if err != nil && len(r.Args) > 0 {
 			return fmt.Errorf("binding on disk: %w", err)
 		}
-		_, err = e.Bind(nil, core.BindSpec{Source: r.Source, Exchange: r.Exchange, Filter: f, Args: args,
+		_, err = e.Bind(context.Background(), core.BindSpec{Source: r.Source, Exchange: r.Exchange, Filter: f, Args: args,
 			Queue: core.QueueKey{Kind: r.QueueKind, Name: r.Queue}, AtMostOnce: r.AtMostOnce})
 		return err
 	})
