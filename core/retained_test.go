@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -313,6 +314,41 @@ func TestReplayOrLiveOnce(t *testing.T) {
 		wg.Wait()
 		for i, box := range boxes {
 			box.want(fmt.Sprint("s", i))
+		}
+	})
+}
+
+// yielding is an engine that lets others go first.
+type yielding struct{ core.Engine }
+
+func (e yielding) Publish(b *core.Batch, m *core.Message, done core.Done) {
+	for range 10 {
+		runtime.Gosched()
+	}
+	e.Engine.Publish(b, m, done)
+}
+
+// Publishers of one topic: what is kept is what went out last.
+func TestStoredAndRoutedInOneOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := houseOn(t, yielding{local.New(quiet())}, core.DefaultConfig(), nil)
+		box := h.listen("t")
+		reader := h.fresh("reader")
+		for range 20 {
+			var wg sync.WaitGroup
+			for p := range 4 {
+				s := h.fresh(fmt.Sprint("p", p), plain)
+				wg.Go(func() {
+					for v := range 25 {
+						s.Publish(nil, h.note("t", fmt.Sprint(p, " ", v), retain), nil)
+					}
+				})
+			}
+			wg.Wait()
+			got := texts(box.take())
+			if kept := h.retained(reader, "t"); len(got) != 100 || kept != got[99] {
+				t.Fatalf("%d received, the last %q, kept %q", len(got), got[len(got)-1], kept)
+			}
 		}
 	})
 }

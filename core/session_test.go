@@ -506,3 +506,24 @@ func TestClientsVanish(t *testing.T) {
 		h.wantNothing()
 	})
 }
+
+// A newcomer that meets a session in its end gets a new one, and no two
+// connections of one name live side by side.
+func TestNewcomerMeetsTheEnd(t *testing.T) {
+	bubble(t, func(h *house) {
+		for range 300 {
+			old := h.fresh("a", expiry(0))
+			var next *core.Session
+			var wg sync.WaitGroup
+			wg.Go(func() { old.Close(core.CloseLost) })
+			wg.Go(func() { next = h.fresh("a", expiry(0)) })
+			wg.Wait()
+			last := h.fresh("a", expiry(0))
+			if _, err := next.PurgeQueue(h.ctx, sessionQueue("a")); !errors.Is(err, core.ErrClosed) {
+				t.Fatalf("the connection before lives on: %v", err)
+			}
+			last.Close(core.CloseNormal)
+		}
+		h.wantNothing()
+	})
+}
