@@ -156,38 +156,42 @@ func TestPolicyAtEveryVerb(t *testing.T) {
 	} {
 		t.Run(c.title, func(t *testing.T) {
 			for refused := range len(c.asks) + 1 {
-				synctest.Test(t, func(t *testing.T) {
-					p := &asked{refuse: map[string]bool{}}
-					h, s := preparedHouse(t, p)
-					before := h.broker.Stats()
-					if refused > 0 {
-						p.refuse["hans: "+c.asks[refused-1]] = true
-					}
-					err := c.do(h, s)
-					want := make([]string, 0, len(c.asks))
-					for i, q := range c.asks {
-						if refused == 0 || i < refused {
-							want = append(want, "hans: "+q)
-						}
-					}
-					if got := p.take(); strings.Join(got, ", ") != strings.Join(want, ", ") {
-						t.Errorf("asked %q, want %q", got, want)
-					}
-					if refused == 0 {
-						h.must(err)
-						return
-					}
-					h.wantError(err, core.ErrNotAllowed)
-					if strings.Contains(err.Error(), "reason") {
-						t.Errorf("the client sees %q", err)
-					}
-					after := h.broker.Stats()
-					if before.Engine != after.Engine || after.Retained != before.Retained {
-						t.Errorf("something happened: %+v, before %+v", after, before)
-					}
-				})
+				synctest.Test(t, func(t *testing.T) { askedAt(t, c.do, c.asks, refused) })
 			}
 		})
+	}
+}
+
+// askedAt does a verb for which the policy refuses the question of that number,
+// from 1, or none.
+func askedAt(t *testing.T, do func(*house, *core.Session) error, asks []string, refused int) {
+	p := &asked{refuse: map[string]bool{}}
+	h, s := preparedHouse(t, p)
+	before := h.broker.Stats()
+	if refused > 0 {
+		p.refuse["hans: "+asks[refused-1]] = true
+	}
+	err := do(h, s)
+	want := make([]string, 0, len(asks))
+	for i, q := range asks {
+		if refused == 0 || i < refused {
+			want = append(want, "hans: "+q)
+		}
+	}
+	if got := p.take(); strings.Join(got, ", ") != strings.Join(want, ", ") {
+		t.Errorf("asked %q, want %q", got, want)
+	}
+	if refused == 0 {
+		h.must(err)
+		return
+	}
+	h.wantError(err, core.ErrNotAllowed)
+	if strings.Contains(err.Error(), "reason") {
+		t.Errorf("the client sees %q", err)
+	}
+	after := h.broker.Stats()
+	if before.Engine != after.Engine || after.Retained != before.Retained {
+		t.Errorf("something happened: %+v, before %+v", after, before)
 	}
 }
 
