@@ -31,6 +31,9 @@ type WebSocketConfig struct {
 	MaxMessage int64 `toml:"max_message"`
 	// Ping is the time between two pings; 0 is none, and no PongTimeout.
 	Ping time.Duration `toml:"ping"`
+	// Unnamed is the protocol, mqtt or stomp, of clients that name no
+	// sub-protocol at a path that serves several; "" refuses them.
+	Unnamed string `toml:"unnamed"`
 	// PongTimeout is how long nothing, not even a pong, may come from a client.
 	// A browser lets a page in the background sleep for a minute.
 	PongTimeout time.Duration `toml:"pong_timeout"`
@@ -54,6 +57,8 @@ func (c WebSocketConfig) Validate() error {
 	switch {
 	case c.MaxMessage < 1024:
 		return fmt.Errorf("max_message %d: at least 1024", c.MaxMessage)
+	case c.Unnamed != "" && c.Unnamed != "mqtt" && c.Unnamed != "stomp":
+		return fmt.Errorf("unnamed %q: mqtt, stomp or nothing", c.Unnamed)
 	case c.Ping != 0 && c.Ping < time.Second:
 		return fmt.Errorf("ping %v: at least 1s, or 0s", c.Ping)
 	case c.Ping != 0 && c.PongTimeout < 2*c.Ping:
@@ -117,10 +122,19 @@ func (w *WebSocket) Any(all ...Carried) http.Handler {
 	})
 }
 
+// AnyOr is Any, and serves clients that name no sub-protocol with c.
+func (w *WebSocket) AnyOr(c Carried, all ...Carried) http.Handler {
+	return w.unnamed(c, w.Any(all...))
+}
+
 // Only returns a handler for one protocol, which serves clients that name no
 // sub-protocol, too.
 func (w *WebSocket) Only(c Carried) http.Handler {
-	named := w.Any(c)
+	return w.unnamed(c, w.Any(c))
+}
+
+// unnamed serves clients that name no sub-protocol with c, others with named.
+func (w *WebSocket) unnamed(c Carried, named http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if len(subProtocols(r)) == 0 {
 			w.serve(rw, r, c, "")

@@ -15,15 +15,21 @@ import (
 func carry(web *admin.Server, cfg conf.Config, log *slog.Logger, m *mqtt.Server, s *stomp.Server) {
 	ws := adapters.NewWebSocket(cfg.WebSocket, log)
 	var all []adapters.Carried
+	unnamed := map[string]adapters.Carried{}
 	add := func(path string, listen []string, c adapters.Carried) {
 		if addresses, _ := conf.ParseAddresses(listen); len(addresses) > 0 {
 			web.Handle(path, ws.Only(c))
 			all = append(all, c)
+			unnamed[path[1:]] = c
 		}
 	}
 	add("/mqtt", cfg.MQTT.Listen, adapters.Carried{Names: []string{"mqtt", "mqttv3.1"}, Serve: m.ServeConn})
 	add("/stomp", cfg.STOMP.Listen, adapters.Carried{
 		Names: []string{"v12.stomp", "v11.stomp", "v10.stomp"}, Serve: s.ServeConn, Text: true,
 	})
+	if c, ok := unnamed[cfg.WebSocket.Unnamed]; ok {
+		web.Handle("/ws", ws.AnyOr(c, all...))
+		return
+	}
 	web.Handle("/ws", ws.Any(all...))
 }

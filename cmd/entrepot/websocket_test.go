@@ -55,6 +55,19 @@ const (
 	stompConnect = "CONNECT\naccept-version:1.2\nhost:/\n\n\x00"
 )
 
+// Who names no sub-protocol at /ws gets what the settings say, as RabbitMQ's
+// clients expect.
+func TestWebSocketOfClientsThatNameNoProtocol(t *testing.T) {
+	t.Setenv("ENTREPOT_WEBSOCKET_UNNAMED", "stomp")
+	b := start(t)
+	plain := b.opened(t, "/ws")
+	plain.send(websocket.TextMessage, stompConnect)
+	plain.await("CONNECTED")
+	device := b.opened(t, "/ws", "mqtt")
+	device.send(websocket.BinaryMessage, mqttConnect)
+	device.await("\x20")
+}
+
 // A device and a page, each by WebSocket, meet as over TCP.
 func TestWebSocketCrossing(t *testing.T) {
 	b := start(t)
