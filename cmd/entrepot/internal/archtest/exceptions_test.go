@@ -23,7 +23,7 @@ type exception struct {
 	why   string
 }
 
-// Frame switches may be longer than other functions, up to these figures.
+// Frame switches in code may be longer than other functions, up to these figures.
 const (
 	switchLines    = 120
 	switchBranches = 30
