@@ -45,8 +45,7 @@ func (f *fence) close(err error) bool {
 // quiet waits for the writes that run. The fence is shut.
 func (f *fence) quiet() {
 	f.ops.Lock()
-	// None begins after it.
-	f.ops.Unlock()
+	defer f.ops.Unlock()
 }
 
 // fail shuts the fence and stops the goroutine.
