@@ -68,6 +68,7 @@ type Store struct {
 	reads   sync.RWMutex // held shared while the handle is read, alone by Close
 	shut    bool         // under reads
 
+	backing sync.Mutex    // one Backup at a time
 	closing chan struct{} // closed by Close
 	ended   chan struct{} // closed when no callback follows
 	others  sync.WaitGroup
@@ -159,6 +160,9 @@ func (o *Options) defaults() {
 func (s *Store) openFirst() error {
 	if err := inspect(s.fs, s.dir); err != nil {
 		return err
+	}
+	if err := s.dropCheckpoints(); err != nil {
+		return fmt.Errorf("remains of a backup: %w", err)
 	}
 	h, err := s.openHandle()
 	if err != nil {
