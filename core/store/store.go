@@ -69,6 +69,7 @@ type Store struct {
 	shut    bool         // under reads
 
 	backing sync.Mutex    // one Backup at a time
+	backups int           // under backing
 	closing chan struct{} // closed by Close
 	ended   chan struct{} // closed when no callback follows
 	others  sync.WaitGroup
