@@ -20,7 +20,7 @@ const index = `Entrepot
   /metrics  what the broker counts
 `
 
-func routes(realms *core.Realms, ready func() bool, refused func() map[string]uint64, log *slog.Logger) *http.ServeMux {
+func routes(realms *core.Realms, ready func() bool, refused func() map[string]uint64, own []Counts, log *slog.Logger) *http.ServeMux {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		text(w, http.StatusOK, index)
@@ -35,7 +35,7 @@ func routes(realms *core.Realms, ready func() bool, refused func() map[string]ui
 		}
 		text(w, http.StatusOK, "ready\n")
 	})
-	m.Handle("GET /metrics", metrics(realms, refused, log))
+	m.Handle("GET /metrics", metrics(realms, refused, own, log))
 	return m
 }
 
@@ -47,13 +47,16 @@ func text(w http.ResponseWriter, status int, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-func metrics(realms *core.Realms, refused func() map[string]uint64, log *slog.Logger) http.Handler {
+func metrics(realms *core.Realms, refused func() map[string]uint64, own []Counts, log *slog.Logger) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
 		newCollector(realms, refused),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	for _, c := range own {
+		r.MustRegister(c)
+	}
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		ErrorHandling:       promhttp.ContinueOnError,

@@ -34,10 +34,11 @@ type Server struct {
 
 // New returns a server over the brokers of realms. ready tells whether clients
 // can connect; refused counts, by protocol, the connections that a limit
-// turned away. Both may be called from any goroutine.
-func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[string]uint64, log *slog.Logger) *Server {
+// turned away; own are figures of the front-ends. All may be called from any
+// goroutine.
+func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[string]uint64, log *slog.Logger, own ...Counts) *Server {
 	log = log.With("protocol", "http")
-	s := &Server{log: log, limit: cfg.MaxConnections, paths: routes(realms, ready, refused, log)}
+	s := &Server{log: log, limit: cfg.MaxConnections, paths: routes(realms, ready, refused, own, log)}
 	s.http = http.Server{
 		Handler:           guard(s.paths),
 		ReadHeaderTimeout: cfg.HeaderTimeout,

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"entrepot/core"
 )
 
@@ -294,6 +296,25 @@ func TestConfig(t *testing.T) {
 		spoil(&c)
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: error %v", key, err)
+		}
+	}
+}
+
+func TestCountsOfFrontEnds(t *testing.T) {
+	want := map[string]uint64{"0x87": 2, "0x97": 1}
+	r := prometheus.NewRegistry()
+	r.MustRegister(Counts{Name: "mqtt_told_total", Help: "Told.", Label: "code",
+		Read: func() map[string]uint64 { return want }})
+	families, err := r.Gather()
+	if err != nil || len(families) != 1 || families[0].GetName() != "entrepot_mqtt_told_total" {
+		t.Fatalf("%v, %v", families, err)
+	}
+	if n := len(families[0].Metric); n != len(want) {
+		t.Errorf("%d figures, want %d", n, len(want))
+	}
+	for _, m := range families[0].Metric {
+		if code := m.Label[0]; code.GetName() != "code" || uint64(m.Counter.GetValue()) != want[code.GetValue()] {
+			t.Errorf("%v", m)
 		}
 	}
 }

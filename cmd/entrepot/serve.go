@@ -125,7 +125,8 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	m, s := mqtt.New(cfg.MQTT, realms, log), stomp.New(cfg.STOMP, realms, log)
 	clients := []front{{"mqtt", m, cfg.MQTT.Listen}, {"stomp", s, cfg.STOMP.Listen}}
 	var all []front
-	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log)
+	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log, admin.Counts{
+		Name: "mqtt_told_total", Help: "Refusals and errors that MQTT clients were told of.", Label: "code", Read: m.Told})
 	carry(web, cfg, log, m, s)
 	all = append(clients, front{"http", web, cfg.HTTP.Listen})
 
