@@ -45,6 +45,7 @@ func libraries() []rule {
 		{"github.com/go-stomp/stomp/v3", []string{"cmd/entrepot..."}},
 		{"github.com/gorilla/websocket", []string{"adapters"}},
 		{"github.com/cockroachdb/pebble/v2...", []string{"core/store"}},
+		{"github.com/plus3it/gorecurcopy", []string{"core/store"}},
 		{"github.com/pelletier/go-toml/v2...", []string{"conf"}},
 		{"github.com/spf13/cobra", []string{"cmd/entrepot..."}},
 		{"github.com/spf13/pflag", []string{"cmd/entrepot..."}},
