@@ -31,6 +31,9 @@ type claim struct {
 
 // Apply implements core.Engine.
 func (e *Engine) Apply(b *core.Batch, ops []core.Op, done core.Done) {
+	if e.disk != nil {
+		e.disk.room(b)
+	}
 	a := &apply{engine: e}
 	err := a.prepare(ops)
 	switch {
@@ -73,7 +76,10 @@ func (a *apply) reserve(m *core.Message) error {
 	for _, t := range r.targets {
 		p.queue = t.queue
 		if t.queue.keeps(m, t) {
-			if err := a.engine.disk.ready(t.queue); err != nil {
+			if err := a.engine.disk.ready(); err != nil {
+				return err
+			}
+			if err := t.queue.refuse(); err != nil {
 				return err
 			}
 			a.durable = true
@@ -149,9 +155,10 @@ func (a *apply) commit(b *core.Batch, ops []core.Op) (routed bool) {
 // and made ready after.
 type placed struct {
 	entry
-	queue  *queue
-	epoch  uint64
-	behind bool // it waits on disk only
+	queue   *queue
+	epoch   uint64
+	behind  bool        // it waits on disk only
+	applied func(error) // of one that is written with the batch and waits on disk only
 }
 
 // commitStored does what prepare promised where something of it goes to disk:
@@ -160,22 +167,19 @@ type placed struct {
 func (a *apply) commitStored(b *core.Batch, ops []core.Op, done core.Done) {
 	var batch store.Batch
 	places, routed := a.place(ops, &batch)
-	for i := range a.claimed {
-		c := &a.claimed[i]
-		if c.stored && (c.outcome == core.Ack || c.outcome == core.Reject) {
-			c.by.queue.shelf.spool.remove(&batch, c.seq)
-			c.stored = false
-		}
-	}
+	ended := a.endStored(&batch)
 	var applied []func(error)
-	for _, p := range places {
-		if p.behind && p.stored {
-			applied = append(applied, p.queue.whenApplied(&p.entry))
+	for i := range places {
+		if f := places[i].applied; f != nil {
+			applied = append(applied, f)
 		}
 	}
 	a.engine.disk.store.Commit(&batch, done != nil, func(err error) {
 		for _, f := range applied {
 			f(err)
+		}
+		if err != nil {
+			takeBack(ended)
 		}
 		finish(done, routed && err == nil, storeError(err))
 	})
@@ -188,6 +192,41 @@ func (a *apply) commitStored(b *core.Batch, ops []core.Op, done core.Done) {
 	for i := range a.claimed {
 		a.claimed[i].settle(b)
 	}
+}
+
+// endStored adds the removal of what is acknowledged to the batch, and returns
+// that as it was.
+func (a *apply) endStored(batch *store.Batch) (ended []claim) {
+	for i := range a.claimed {
+		c := &a.claimed[i]
+		if c.stored && (c.outcome == core.Ack || c.outcome == core.Reject) {
+			ended = append(ended, *c)
+			c.by.queue.shelf.spool.remove(batch, c.seq, c.attempts > 0)
+			c.stored = false
+		}
+	}
+	return ended
+}
+
+// takeBack puts deliveries back whose acknowledgement the disk did not take,
+// as all else that came with it: the client is told that nothing was done.
+func takeBack(ended []claim) {
+	b := &core.Batch{}
+	for i := range ended {
+		q := ended[i].by.queue
+		q.mu.Lock()
+		if !q.dead {
+			e := ended[i].entry
+			e.attempts++
+			e.instant = false
+			q.bytes += e.size()
+			q.shelf.again(q, &e)
+			q.giveBack(e)
+			q.drain(b)
+		}
+		q.unlock()
+	}
+	b.Flush()
 }
 
 // place gives every message its places and adds what is durable to the batch.
@@ -244,6 +283,7 @@ func (q *queue) place(m *core.Message, t *target, batch *store.Batch) (placed, b
 		q.spill(e)
 		if e.stored {
 			q.shelf.open = append(q.shelf.open, e.seq)
+			p.applied = q.whenApplied(&e)
 		}
 	} else {
 		e.pending = true
@@ -257,19 +297,16 @@ func (p *placed) show() {
 	q := p.queue
 	q.mu.Lock()
 	defer q.unlock()
-	if q.dead {
-		return
-	}
-	if p.behind {
-		q.shelf.written(p.seq)
-		q.wakeStarved()
-	}
 	e := q.ready.find(p.seq)
 	switch {
+	case q.dead:
+		if p.stored { // the queue was cleared before the batch came
+			q.shelf.remove(p.seq, false)
+		}
 	case e != nil:
 		e.pending = false
 	case p.stored && (!p.behind || q.shelf.epoch != p.epoch):
-		q.shelf.remove(p.seq) // purged meanwhile
+		q.shelf.remove(p.seq, false) // purged meanwhile
 	}
 }
 

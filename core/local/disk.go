@@ -35,9 +35,17 @@ func storeError(err error) error {
 // sync, after all locks.
 func (d *disk) commit(b *store.Batch) { d.store.Commit(b, false, nil) }
 
-// ready refuses durable messages while the store or the queue's data is out
-// of order.
-func (d *disk) ready(*queue) error { return storeError(d.store.Err()) }
+// ready refuses durable messages while the store does not work.
+func (d *disk) ready() error { return storeError(d.store.Err()) }
+
+// room waits while what was published runs far ahead of the disk. It flushes b
+// first: other clients wait for what is in it.
+func (d *disk) room(b *core.Batch) {
+	if d.store.Crowded() {
+		b.Flush()
+		d.store.Ease()
+	}
+}
 
 // queueRecord is a durable queue on disk. Fields are added, never changed.
 type queueRecord struct {
@@ -100,11 +108,31 @@ func (d *disk) addQueue(q *queue) {
 		return
 	}
 	var b store.Batch
-	b.Set(d.space.queue(q.key), record(queueRecord{
-		Number: d.next, Exclusive: q.exclusive, AutoDelete: q.autoDelete, By: q.by,
-		Args: core.AppendHeaders(nil, q.args.Headers()),
-	}))
+	b.Set(d.space.queue(q.key), queueOnDisk(q))
 	d.commit(&b)
+}
+
+func queueOnDisk(q *queue) []byte {
+	return record(queueRecord{Number: q.shelf.spool.queue, Exclusive: q.exclusive, AutoDelete: q.autoDelete, By: q.by,
+		Args: core.AppendHeaders(nil, q.args.Headers())})
+}
+
+func exchangeOnDisk(s *core.ExchangeSpec) []byte {
+	return record(exchangeRecord{Kind: s.Kind.String(), Alternate: s.Alternate, AutoDelete: s.AutoDelete, Internal: s.Internal})
+}
+
+func bindingOnDisk(b *routing.Binding[*queue]) []byte {
+	r := bindingRecord{Source: b.Source, Exchange: b.Exchange, Filter: b.Filter.String(), Dollars: b.Filter.Dollars()}
+	if b.Queue != nil {
+		r.QueueKind, r.Queue = b.Queue.key.Kind, b.Queue.key.Name
+	}
+	if t, ok := b.Value.(*target); ok {
+		r.AtMostOnce = t.atMostOnce
+	}
+	if len(b.Args) > 0 {
+		r.Args = core.AppendHeaders(nil, b.Args)
+	}
+	return record(r)
 }
 
 // dropQueue forgets a queue and its bindings; its messages go in queue.end.
@@ -125,8 +153,7 @@ func (d *disk) addExchange(s core.ExchangeSpec) {
 		return
 	}
 	var b store.Batch
-	b.Set(d.space.key(keyExchange, s.Name), record(exchangeRecord{
-		Kind: s.Kind.String(), Alternate: s.Alternate, AutoDelete: s.AutoDelete, Internal: s.Internal}))
+	b.Set(d.space.key(keyExchange, s.Name), exchangeOnDisk(&s))
 	d.commit(&b)
 }
 
@@ -168,20 +195,12 @@ func (e *Engine) lasts(b *routing.Binding[*queue]) bool {
 }
 
 // addBinding keeps a binding. With mu held.
-func (e *Engine) addBinding(b *routing.Binding[*queue], atMostOnce bool) {
+func (e *Engine) addBinding(b *routing.Binding[*queue]) {
 	if !e.lasts(b) {
 		return
 	}
-	r := bindingRecord{Source: b.Source, Exchange: b.Exchange, Filter: b.Filter.String(),
-		Dollars: b.Filter.Dollars(), AtMostOnce: atMostOnce}
-	if b.Queue != nil {
-		r.QueueKind, r.Queue = b.Queue.key.Kind, b.Queue.key.Name
-	}
-	if len(b.Args) > 0 {
-		r.Args = core.AppendHeaders(nil, b.Args)
-	}
 	var batch store.Batch
-	batch.Set(e.disk.space.binding(b), record(r))
+	batch.Set(e.disk.space.binding(b), bindingOnDisk(b))
 	e.disk.commit(&batch)
 }
 

@@ -72,6 +72,9 @@ func (e *Engine) clock() time.Duration { return time.Since(e.start) }
 
 // Publish implements core.Engine.
 func (e *Engine) Publish(b *core.Batch, m *core.Message, done core.Done) {
+	if e.disk != nil {
+		e.disk.room(b)
+	}
 	r, err := e.route(m)
 	if err == nil && (r.refuses || e.disk != nil && m.Guarantee >= core.Durable) {
 		e.publishKept(b, m, r, done)
@@ -94,7 +97,7 @@ func (e *Engine) Publish(b *core.Batch, m *core.Message, done core.Done) {
 // publishKept is for messages that a queue may refuse or keeps on disk.
 func (e *Engine) publishKept(b *core.Batch, m *core.Message, r *route, done core.Done) {
 	if len(r.targets) == 1 && !r.refuses && r.targets[0].queue.keeps(m, r.targets[0]) {
-		if err := e.disk.ready(r.targets[0].queue); err != nil {
+		if err := e.disk.ready(); err != nil {
 			finish(done, false, err)
 			return
 		}

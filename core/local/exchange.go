@@ -141,7 +141,7 @@ func (e *Engine) Bind(_ context.Context, s core.BindSpec) (bool, error) {
 		}
 	}
 	e.gens.change(kind, rb.Filter)
-	e.addBinding(&rb, s.AtMostOnce)
+	e.addBinding(&rb)
 	return added, nil
 }
 

@@ -271,7 +271,7 @@ func (q *queue) drop(e entry, why core.DropReason) {
 func (q *queue) done(e entry) {
 	q.bytes -= e.size()
 	if e.stored {
-		q.shelf.remove(e.seq)
+		q.shelf.remove(e.seq, e.attempts > 0)
 	}
 }
 

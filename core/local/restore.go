@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"unicode/utf8"
@@ -23,12 +24,15 @@ func Open(log *slog.Logger, st *store.Store, realm string) (*Engine, error) {
 	if err := d.newBoot(); err != nil {
 		return nil, fmt.Errorf("realm %q: %w", realm, err)
 	}
-	for _, restore := range []func(*disk) error{e.restoreExchanges, e.restoreQueues, e.restoreBindings, e.restoreMessages} {
+	for _, restore := range []func(*disk) error{e.restoreExchanges, e.restoreQueues, e.restoreBindings, e.restoreMessages,
+		e.restoreAttempts} {
 		if err := restore(d); err != nil {
 			return nil, fmt.Errorf("realm %q: %w", realm, err)
 		}
 	}
 	e.disk = d
+	st.Watch(e.storeState)
+	st.Restate(e.restate)
 	return e, nil
 }
 
@@ -95,18 +99,27 @@ func (e *Engine) restoreQueues(d *disk) error {
 	})
 }
 
+// filter is none for kinds of exchange that match without one.
+func (r *bindingRecord) filter() (routing.Filter, error) {
+	if r.Filter == "" {
+		return routing.Filter{}, nil
+	}
+	f, err := routing.ParseFilter(r.Filter)
+	if err == nil && r.Dollars {
+		f = f.WithDollars()
+	}
+	return f, err
+}
+
 func (e *Engine) restoreBindings(d *disk) error {
 	return d.each(keyBinding, func(_ string, value []byte) error {
 		var r bindingRecord
 		if err := decode("binding", "", value, &r); err != nil {
 			return err
 		}
-		f, err := routing.ParseFilter(r.Filter)
+		f, err := r.filter()
 		if err != nil {
 			return fmt.Errorf("binding on disk: %w", err)
-		}
-		if r.Dollars {
-			f = f.WithDollars()
 		}
 		args, err := core.DecodeHeaders(r.Args)
 		if err != nil && len(r.Args) > 0 {
@@ -119,94 +132,143 @@ func (e *Engine) restoreBindings(d *disk) error {
 }
 
 // restoreMessages counts what waits in each queue, and removes what queues
-// that are no more left behind.
+// that are no more left behind. Damage stops its queue alone.
 func (e *Engine) restoreMessages(d *disk) error {
 	byNumber := map[uint32]*queue{}
 	for _, q := range e.queues {
 		byNumber[q.shelf.spool.queue] = q
+	}
+	at, err := d.countAll(byNumber)
+	if err != nil {
+		e.countEach(d, byNumber, at)
+	}
+	for _, q := range e.queues {
+		q.counted()
 		q.used()
 	}
-	for number := uint32(0); ; number++ {
-		number, ok, err := d.nextQueue(number)
-		if err != nil || !ok {
-			return err
+	return nil
+}
+
+// countAll counts all queues in one go. When something cannot be read it
+// returns the number of the queue that it had come to.
+func (d *disk) countAll(byNumber map[uint32]*queue) (at uint32, err error) {
+	first, _ := d.space.all(keyMessage, 0)
+	_, end := d.space.all(keyMessage, ^uint32(0)-1)
+	var q *queue
+	var bad error
+	known := false
+	err = d.store.Scan(first, end, func(key, value []byte) bool {
+		if n := binary.BigEndian.Uint32(key[len(d.space)+1:]); !known || n != at {
+			at, known = n, true
+			if q = byNumber[n]; q == nil {
+				d.orphan(n)
+			}
 		}
-		q := byNumber[number]
-		if q == nil {
-			var b store.Batch
-			(&spool{space: d.space, queue: number}).clear(&b)
-			d.store.Commit(&b, false, nil)
+		if q != nil {
+			bad = q.count(key, value)
+		}
+		return bad == nil
+	})
+	return at, errors.Join(err, bad)
+}
+
+// countEach counts the queues from a number on, each for itself.
+func (e *Engine) countEach(d *disk, byNumber map[uint32]*queue, from uint32) {
+	for n, q := range byNumber {
+		if n < from {
 			continue
 		}
-		if err := q.count(); err != nil {
+		*q.shelf = *newShelf(q, q.shelf.spool)
+		q.bytes, q.waitBytes, q.lastSeq = 0, 0, 0
+		first, end := d.space.all(keyMessage, n)
+		var bad error
+		err := d.store.Scan(first, end, func(key, value []byte) bool {
+			bad = q.count(key, value)
+			return bad == nil
+		})
+		if err = errors.Join(err, bad); err != nil {
 			q.unreadable(err)
 		}
 	}
 }
 
-// nextQueue is the first queue number from one on that has messages.
-func (d *disk) nextQueue(from uint32) (number uint32, ok bool, err error) {
-	first, _ := d.space.all(keyMessage, from)
-	_, end := d.space.all(keyMessage, ^uint32(0)-1)
-	err = d.store.Scan(first, end, func(key, _ []byte) bool {
-		number, ok = binary.BigEndian.Uint32(key[len(d.space)+1:]), true
-		return false
-	})
-	return number, ok, err
+// orphan removes what a queue left that is no more.
+func (d *disk) orphan(number uint32) {
+	var b store.Batch
+	(&spool{space: d.space, queue: number}).clear(&b)
+	d.store.Commit(&b, false, nil)
 }
 
 // seqBits are the low bits of a seq; above them stands the boot that gave it,
 // so that no seq comes twice even where all of a queue was settled.
 const seqBits = 40
 
-// count finds out what waits on disk.
-func (q *queue) count() error {
+// count takes one message on disk into account.
+func (q *queue) count(key, value []byte) error {
 	s := q.shelf
-	first, end := s.spool.space.all(keyMessage, s.spool.queue)
-	var bad error
-	err := s.spool.store.Scan(first, end, func(key, value []byte) bool {
-		l := loaded{seq: binary.BigEndian.Uint64(key[len(key)-8:])}
-		if _, bad = s.spool.head(value, &l); bad != nil {
-			return false
+	l := loaded{seq: binary.BigEndian.Uint64(key[len(key)-8:])}
+	if _, err := s.spool.head(value, &l); err != nil {
+		return err
+	}
+	q.lastSeq = max(q.lastSeq, l.seq)
+	if l.stale {
+		s.remove(l.seq, true)
+		if s.settled.Len() >= staleAtOnce {
+			s.pass()
 		}
-		q.lastSeq = max(q.lastSeq, l.seq)
-		if l.stale {
-			s.remove(l.seq)
-			return true
-		}
-		if s.n == 0 {
-			s.next = l.seq
-		}
-		s.n++
-		s.dated = s.dated || !l.deadline.IsZero()
-		q.bytes += l.size
-		q.waitBytes += l.size
-		return true
-	})
+		return nil
+	}
+	if s.n == 0 {
+		s.next = l.seq
+	}
+	s.n++
+	s.bytes += l.size
+	s.dated = s.dated || !l.deadline.IsZero()
+	q.bytes += l.size
+	q.waitBytes += l.size
+	return nil
+}
+
+// staleAtOnce is how many removals of spilled messages of an earlier boot go
+// into one batch.
+const staleAtOnce = 1000
+
+// counted ends the counting.
+func (q *queue) counted() {
+	s := q.shelf
 	if s.settled.Len() > 0 {
 		s.pass()
 	}
 	s.applied = q.lastSeq
 	q.lastSeq = max(q.lastSeq, s.spool.boot<<seqBits)
-	if err == nil {
-		err = bad
-	}
-	if err != nil {
-		return err
-	}
-	return q.countAttempts()
 }
 
-func (q *queue) countAttempts() error {
-	s := q.shelf
-	first, end := s.spool.space.all(keyAttempts, s.spool.queue)
-	return s.spool.store.Scan(first, end, func(key, value []byte) bool {
-		if len(value) == 4 {
-			if s.tries == nil {
-				s.tries = map[uint64]uint32{}
-			}
-			s.tries[binary.BigEndian.Uint64(key[len(key)-8:])] = binary.BigEndian.Uint32(value)
+// restoreAttempts reads how often messages came back.
+func (e *Engine) restoreAttempts(d *disk) error {
+	byNumber := map[uint32]*queue{}
+	for _, q := range e.queues {
+		byNumber[q.shelf.spool.queue] = q
+	}
+	err := d.each(keyAttempts, func(key string, value []byte) error {
+		if len(key) != 12 || len(value) != 4 {
+			return nil
 		}
-		return true
+		number := binary.BigEndian.Uint32([]byte(key))
+		q := byNumber[number]
+		if q == nil {
+			d.orphan(number)
+			return nil
+		}
+		s := q.shelf
+		if s.tries == nil {
+			s.tries = map[uint64]uint32{}
+		}
+		s.tries[binary.BigEndian.Uint64([]byte(key[4:]))] = binary.BigEndian.Uint32(value)
+		return nil
 	})
+	if errors.Is(err, store.ErrCorrupt) {
+		e.log.Error("some messages that came back will not be marked so: their counts are damaged", "error", err)
+		return nil
+	}
+	return err
 }

@@ -2,6 +2,7 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -29,17 +30,22 @@ const retryFetch = time.Second
 type shelf struct {
 	spool   *spool
 	to      *target
-	n       int      // messages on disk only
-	dated   bool     // some of them may expire
-	next    uint64   // none of them is before this seq
-	applied uint64   // those up to here can be read
-	epoch   uint64   // counts purges
-	open    []uint64 // placed here, and their batch not yet given to the store
-	starved bool     // a drainer found nothing readable: wake it
+	n       int           // messages on disk only
+	bytes   int64         // their payload
+	dated   bool          // some of them may expire
+	next    uint64        // none of them is before this seq
+	applied uint64        // those up to here can be read
+	epoch   uint64        // counts purges
+	open    []uint64      // placed here, and their batch not yet applied
+	flying  int           // callbacks of whenApplied that are to come
+	landed  chan struct{} // closed when one came, where somebody waits for it
+	starved bool          // a drainer found nothing readable: wake it
 	loading chan struct{}
 	settled store.Batch // what was settled since mu was taken
+	owed    store.Batch // and what the store could not take
 	tries   map[uint64]uint32
-	fault   error // what is on disk is damaged
+	void    map[uint64]bool // refused, so no messages, but perhaps on disk; true: removed there
+	fault   error           // what is on disk is damaged
 }
 
 // newShelf is for a queue's part of the store; without a store it has none.
@@ -89,6 +95,7 @@ func (q *queue) spill(e entry) {
 		s.next = e.seq
 	}
 	s.n++
+	s.bytes += e.size()
 	s.dated = s.dated || e.deadline != 0
 	q.waitBytes += e.size()
 }
@@ -104,23 +111,34 @@ func (q *queue) wall(e *entry) time.Time {
 // whenApplied is the callback for an entry that is on disk only.
 func (q *queue) whenApplied(e *entry) func(error) {
 	seq, size, epoch := e.seq, e.size(), q.shelf.epoch
+	q.shelf.flying++
 	return func(err error) {
 		q.mu.Lock()
 		defer q.unlock()
 		s := q.shelf
-		if s.epoch != epoch || q.dead {
-			return
+		s.land(seq)
+		switch {
+		case s.epoch != epoch || q.dead:
+		case err != nil:
+			q.unspill(seq, size)
+		default:
+			s.applied = max(s.applied, seq)
 		}
-		if err != nil {
-			// It is nowhere, and its publisher is told so.
-			s.n--
-			q.bytes -= size
-			q.waitBytes -= size
-			return
-		}
-		s.applied = max(s.applied, seq)
 		q.wakeStarved()
 	}
+}
+
+// unspill takes back an entry that the store refused: its publisher is told so.
+func (q *queue) unspill(seq uint64, size int64) {
+	s := q.shelf
+	s.n--
+	s.bytes -= size
+	q.bytes -= size
+	q.waitBytes -= size
+	if s.void == nil {
+		s.void = map[uint64]bool{}
+	}
+	s.void[seq] = false
 }
 
 // wakeStarved lets a drainer look again.
@@ -151,7 +169,9 @@ func (q *queue) fetch() bool {
 	}
 	last := s.readable()
 	if s.loading != nil || last < s.next {
-		s.starved = true
+		if s.starved = true; s.loading == nil && s.flying == 0 && len(s.open) == 0 {
+			q.phantoms()
+		}
 		return false
 	}
 	from, epoch := s.next, s.epoch
@@ -184,10 +204,17 @@ func (q *queue) fetch() bool {
 func (q *queue) takeIn(msgs []loaded) {
 	s := q.shelf
 	for i := range msgs {
-		q.shelved(&msgs[i])
+		if _, void := s.void[msgs[i].seq]; !void {
+			q.shelved(&msgs[i])
+		}
+	}
+	for seq, removed := range s.void {
+		if removed && seq < s.next {
+			delete(s.void, seq)
+		}
 	}
 	if s.next > q.lastSeq {
-		s.n = 0 // what is missing was never written
+		q.phantoms()
 	}
 	s.dated = s.dated && s.n > 0
 }
@@ -201,21 +228,35 @@ func (s *shelf) readable() uint64 {
 	return last
 }
 
-// written: the batch of a placed message was given to the store.
-func (s *shelf) written(seq uint64) {
+// land: the batch of a message is in the store, or was refused.
+func (s *shelf) land(seq uint64) {
+	s.flying--
+	if s.landed != nil {
+		close(s.landed)
+		s.landed = nil
+	}
 	if i := slices.Index(s.open, seq); i >= 0 {
 		s.open = slices.Delete(s.open, i, i+1)
 	}
+}
+
+// phantoms: what is counted as on disk only was lost by a disk that failed.
+func (q *queue) phantoms() {
+	s := q.shelf
+	q.bytes -= s.bytes
+	q.waitBytes -= s.bytes
+	s.n, s.bytes = 0, 0
 }
 
 // shelved puts a message that was read back into ready.
 func (q *queue) shelved(l *loaded) {
 	s := q.shelf
 	if l.stale {
-		s.remove(l.seq)
+		s.remove(l.seq, false)
 		return
 	}
 	s.n--
+	s.bytes -= l.size
 	e := entry{msg: l.msg, to: s.to, seq: l.seq, stored: true, transient: l.msg.Guarantee == core.AtMostOnce}
 	if !l.deadline.IsZero() {
 		e.deadline = max(q.engine.clock()+time.Until(l.deadline), 1)
@@ -247,55 +288,118 @@ func (q *queue) unreadable(err error) {
 }
 
 // takeAnywhere is take for who is not the drainer: it reads from disk, or
-// waits for who does.
+// waits for who does, and for what is on its way to the disk.
 func (q *queue) takeAnywhere() (entry, bool) {
 	for {
 		if e, ok := q.take(); ok {
 			return e, true
 		}
-		if s := q.shelf; s != nil && s.loading != nil {
-			wait := s.loading
-			q.unlock()
-			<-wait
-			q.mu.Lock()
-		} else if !q.fetch() {
+		if q.fetch() {
+			continue
+		}
+		wait := q.shelf.coming(q)
+		if wait == nil {
+			return entry{}, false
+		}
+		q.unlock()
+		<-wait
+		q.mu.Lock()
+		if q.dead {
 			return entry{}, false
 		}
 	}
 }
 
-// remove takes a settled message off the disk, when mu is given up.
-func (s *shelf) remove(seq uint64) { s.spool.remove(&s.settled, seq) }
+// coming is closed when there may be more in ready; nil when there is nothing
+// to wait for.
+func (s *shelf) coming(q *queue) chan struct{} {
+	switch {
+	case s == nil || s.n == 0 || s.fault != nil || q.ready.len() > 0:
+		return nil
+	case s.loading != nil:
+		return s.loading
+	case s.flying == 0 || s.readable() >= s.next:
+		return nil
+	}
+	if s.landed == nil {
+		s.landed = make(chan struct{})
+	}
+	return s.landed
+}
+
+// remove takes a settled message off the disk, when mu is given up; tried tells
+// that its attempts are there too.
+func (s *shelf) remove(seq uint64, tried bool) { s.spool.remove(&s.settled, seq, tried) }
 
 // tried notes on disk that a message came back.
 func (s *shelf) tried(seq uint64, attempts uint32) { s.spool.tried(&s.settled, seq, attempts) }
 
+// again writes a message anew whose removal the store refused and may have
+// done nevertheless.
+func (s *shelf) again(q *queue, e *entry) {
+	s.settled.Delete(s.spool.space.message(s.spool.queue, 0, e.seq))
+	s.spool.put(&s.settled, e, q.wall(e), false)
+	s.tried(e.seq, e.attempts)
+}
+
+// maxOwed bounds what is kept for a store that works again. What is beyond
+// comes back after a restart.
+const maxOwed = 32 << 20
+
 // pass gives what was settled to the store. Losing it in a crash means a
 // redelivery, so it waits for no sync.
 func (s *shelf) pass() {
-	s.spool.store.Commit(&s.settled, false, nil)
+	st := s.spool.store
+	switch {
+	case st.Err() != nil:
+		if s.owed.Size() < maxOwed {
+			s.owed.Append(&s.settled)
+		}
+	case s.owed.Len() > 0:
+		s.owed.Append(&s.settled)
+		st.Commit(&s.owed, false, nil)
+		s.owed = store.Batch{}
+	default:
+		st.Commit(&s.settled, false, nil)
+	}
 	s.settled.Reset()
 }
 
-// purge removes what waits from the disk, and leaves what is out.
+// purge removes what waits from the disk, damaged or not, and leaves what is
+// out.
 func (s *shelf) purge(q *queue) {
 	if s == nil {
 		return
 	}
 	drop := func(e *entry) bool {
 		if e.stored {
-			s.remove(e.seq)
+			s.remove(e.seq, e.attempts > 0)
 		}
 		return false
 	}
 	q.ready.keep(drop)
 	q.back.keep(drop)
 	q.aside.keep(drop)
-	if s.n > 0 {
+	if s.n > 0 || s.fault != nil {
 		s.spool.clearFrom(&s.settled, s.next)
 	}
-	s.n = 0
+	s.n, s.bytes, s.dated, s.tries, s.fault = 0, 0, false, nil, nil
 	s.epoch++
+}
+
+// refuse is why the queue takes nothing durable; nil when it does. It takes mu.
+func (q *queue) refuse() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.faultError()
+}
+
+// faultError says in core's terms that what is on disk is damaged.
+func (q *queue) faultError() error {
+	if q.shelf == nil || q.shelf.fault == nil {
+		return nil
+	}
+	return fmt.Errorf("%v is stopped until it is purged or repaired: %w: %w", q.key, core.ErrFull, q.shelf.fault)
 }
 
 // putStored writes a message that goes to one queue only and hands it over at
@@ -304,8 +408,8 @@ func (q *queue) putStored(b *core.Batch, m *core.Message, to *target, done core.
 	q.mu.Lock()
 	defer q.unlock()
 	s := q.shelf
-	if s.fault != nil {
-		finish(done, false, s.fault)
+	if err := q.faultError(); err != nil {
+		finish(done, false, err)
 		return
 	}
 	e, ok := q.enter(m, to)

@@ -83,10 +83,12 @@ func (s *spool) put(b *store.Batch, e *entry, deadline time.Time, transient bool
 	b.Set(s.space.message(s.queue, 0, e.seq), core.AppendMessage(head, e.msg))
 }
 
-// remove takes a message off, with its attempts.
-func (s *spool) remove(b *store.Batch, seq uint64) {
-	b.Delete(s.space.message(s.queue, 0, seq))
-	b.Delete(s.space.attempts(s.queue, seq))
+// remove takes a message off, with its attempts where it has any.
+func (s *spool) remove(b *store.Batch, seq uint64, tried bool) {
+	b.DeleteOnce(s.space.message(s.queue, 0, seq))
+	if tried {
+		b.Delete(s.space.attempts(s.queue, seq))
+	}
 }
 
 // tried notes the attempts of a message that came back.
@@ -100,10 +102,12 @@ func (s *spool) clear(b *store.Batch) {
 	b.DeleteRange(s.space.all(keyAttempts, s.queue))
 }
 
-// clearFrom removes the messages from seq on.
+// clearFrom removes the messages from seq on, with their attempts.
 func (s *spool) clearFrom(b *store.Batch, seq uint64) {
 	_, end := s.space.all(keyMessage, s.queue)
 	b.DeleteRange(s.space.message(s.queue, 0, seq), end)
+	_, end = s.space.all(keyAttempts, s.queue)
+	b.DeleteRange(s.space.attempts(s.queue, seq), end)
 }
 
 // loaded is a message read back.

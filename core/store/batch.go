@@ -48,6 +48,15 @@ func (b *Batch) DeleteOnce(key []byte) { b.add(opDeleteOnce, key, nil) }
 // DeleteRange removes all keys from first on and before end.
 func (b *Batch) DeleteRange(first, end []byte) { b.add(opDeleteRange, first, end) }
 
+// Append adds the writes of another batch.
+func (b *Batch) Append(o *Batch) {
+	b.ops = append(b.ops, o.ops...)
+	b.data = append(b.data, o.data...)
+}
+
+// Size is the bytes of keys and values.
+func (b *Batch) Size() int { return len(b.data) }
+
 // Len is the number of writes.
 func (b *Batch) Len() int { return len(b.ops) }
 

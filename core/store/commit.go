@@ -77,9 +77,22 @@ func (r *round) add(b *Batch) error {
 	})
 }
 
-// Backlog is how many bytes wait for the disk. Who publishes without waiting
-// for its Done slows down by it; the store itself never refuses for it.
-func (s *Store) Backlog() int64 { return s.backlog.Load() }
+// maxBacklog is how many bytes may wait for the disk before the store is
+// crowded.
+const maxBacklog = 16 << 20
+
+// Crowded tells that much waits for the disk. Commit takes more nevertheless,
+// as those who free memory call it too; who brings more calls Ease before.
+func (s *Store) Crowded() bool { return s.backlog.Load() > maxBacklog }
+
+// Ease waits while the store is crowded.
+func (s *Store) Ease() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.Crowded() {
+		s.eased.Wait()
+	}
+}
 
 // Sync waits until all that was committed before is on the disk.
 func (s *Store) Sync() error {
@@ -169,6 +182,7 @@ func (s *Store) written(h *handle, r *round) bool {
 	}
 	s.inFlight = nil
 	s.backlog.Add(-r.bytes)
+	s.eased.Broadcast()
 	s.tell(nil, r.done...)
 	r.batch.Reset()
 	s.spare = &round{batch: r.batch}

@@ -21,13 +21,32 @@ func (s *Store) Watch(f func(error)) {
 
 // Restate calls f when the disk works again and before anybody else may write:
 // for those who keep in memory what the disk may have lost, as it was committed
-// without a sync or refused. f gives what it wants to be on the disk to put,
-// which copies it and may be called often, with no lock held. Call Restate
-// before the first Commit.
-func (s *Store) Restate(f func(put func(*Batch) error) error) {
+// without a sync or refused. Call Restate before the first Commit.
+func (s *Store) Restate(f func(*Fresh) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restates = append(s.restates, f)
+}
+
+// Fresh is a store that works again and that nobody else writes to yet. Both
+// methods are to be called with no lock held.
+type Fresh struct {
+	store  *Store
+	handle *handle
+}
+
+// Put writes a batch; it is on the disk before others may write.
+func (f *Fresh) Put(b *Batch) error {
+	r := &round{batch: f.handle.db.NewBatch()}
+	if err := r.add(b); err != nil {
+		return err
+	}
+	return f.store.write(f.handle, r)
+}
+
+// Scan is Store.Scan of what the disk has.
+func (f *Fresh) Scan(first, end []byte, do func(key, value []byte) bool) error {
+	return f.handle.scan(first, end, do)
 }
 
 // fail is called once for a handle whose disk failed: everybody who waits is
@@ -51,7 +70,9 @@ func (s *Store) fail(h *handle, err error) {
 		s.tell(err, r.done...)
 	}
 	s.tell(err, s.watchers...)
+	s.works.Store(false)
 	s.wake.Broadcast()
+	s.eased.Broadcast()
 	s.opts.Log.Error("store failed: durable messages are refused until the disk works", "error", plain(err))
 	if !s.closed {
 		s.others.Go(func() { s.recover(h, err) })
@@ -146,16 +167,9 @@ func (s *Store) restate(h *handle) error {
 	s.mu.Lock()
 	restates := s.restates
 	s.mu.Unlock()
-	put := func(b *Batch) error {
-		r := &round{batch: h.db.NewBatch()}
-		if err := r.add(b); err != nil {
-			return err
-		}
-		return s.write(h, r)
-	}
 	err := h.call(func() error {
 		for _, f := range restates {
-			if err := f(put); err != nil {
+			if err := f(&Fresh{s, h}); err != nil {
 				return err
 			}
 		}
@@ -180,6 +194,7 @@ func (s *Store) use(h *handle) bool {
 		return false
 	}
 	s.db.Store(h)
+	s.works.Store(true)
 	s.failed, s.running, s.worksSince = nil, true, time.Now()
 	s.tell(nil, s.watchers...)
 	go s.commitLoop(h)

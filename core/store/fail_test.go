@@ -314,7 +314,7 @@ func TestDiskFailsInRecovery(t *testing.T) {
 			states := make(chan error, 16)
 			s.Watch(func(err error) { states <- err })
 			tried := make(chan struct{}, 100)
-			s.Restate(func(func(*Batch) error) error { return nil })
+			s.Restate(func(*Fresh) error { return nil })
 			if err := commit(s, true, "a", "1"); err != nil {
 				t.Fatal(err)
 			}
@@ -409,13 +409,13 @@ func TestRestateComesFirst(t *testing.T) {
 	defer s.Close()
 	states := make(chan error, 16)
 	s.Watch(func(err error) { states <- err })
-	s.Restate(func(put func(*Batch) error) error {
+	s.Restate(func(f *Fresh) error {
 		if err := s.Sync(); !errors.Is(err, ErrFailed) {
 			t.Errorf("Sync while restating: %v", err)
 		}
 		var b Batch
 		b.Set([]byte("queue"), []byte("1"))
-		return put(&b)
+		return f.Put(&b)
 	})
 	d.Fail("sync", ".log", syscall.EIO)
 	var b Batch

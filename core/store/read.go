@@ -36,16 +36,19 @@ func readError(key []byte, err error) error {
 }
 
 // Scan calls f for every key from first on and before end, in order, until f
-// returns false. key and value are valid during the call only. Committed
-// batches that wait in memory are not seen; use it after Sync, or for keys
-// whose callback ran.
+// returns false. key and value are valid during the call only; f calls nothing
+// of the store but Commit. Committed batches that wait in memory are not seen; use
+// it after Sync, or for keys whose callback ran.
 func (s *Store) Scan(first, end []byte, f func(key, value []byte) bool) error {
 	s.reads.RLock()
 	defer s.reads.RUnlock()
 	if s.shut {
 		return ErrClosed
 	}
-	h := s.db.Load()
+	return s.db.Load().scan(first, end, f)
+}
+
+func (h *handle) scan(first, end []byte, f func(key, value []byte) bool) error {
 	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: end})
 	if err != nil {
 		return readError(first, err)
@@ -53,8 +56,9 @@ func (s *Store) Scan(first, end []byte, f func(key, value []byte) bool) error {
 	for ok := it.First(); ok; ok = it.Next() {
 		v, err := it.ValueAndErr()
 		if err != nil {
+			key := append([]byte(nil), it.Key()...)
 			_ = it.Close() // the read's error is told
-			return readError(it.Key(), err)
+			return readError(key, err)
 		}
 		if !f(it.Key(), v) {
 			break

@@ -64,6 +64,7 @@ type Store struct {
 
 	db      atomic.Pointer[handle] // the one in use; a failed one until there is another
 	damage  damage
+	works   atomic.Bool
 	backlog atomic.Int64
 	reads   sync.RWMutex // held shared while the handle is read, alone by Close
 	shut    bool         // under reads
@@ -84,8 +85,9 @@ type Store struct {
 	closed   bool
 	running  bool // the committer; a failure leaves it behind
 	watchers []func(error)
-	restates []func(func(*Batch) error) error
+	restates []func(*Fresh) error
 
+	eased    sync.Cond // for Ease
 	told     sync.Cond // for tellLoop
 	verdicts []verdict
 	silent   bool // no verdicts follow
@@ -104,7 +106,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	s := &Store{opts: o, dir: o.Disk.fs.PathJoin(dir), fs: o.Disk.fs,
 		closing: make(chan struct{}), ended: make(chan struct{})}
-	s.wake.L, s.told.L = &s.mu, &s.mu
+	s.wake.L, s.told.L, s.eased.L = &s.mu, &s.mu, &s.mu
 	if err := s.fs.MkdirAll(s.dir, 0o750); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -171,6 +173,7 @@ func (s *Store) openFirst() error {
 	}
 	s.db.Store(h)
 	s.running = true
+	s.works.Store(true)
 	go s.commitLoop(h)
 	go s.tellLoop()
 	s.others.Go(s.keepReserve)
@@ -204,6 +207,9 @@ func formatError(v []byte) error {
 
 // Err tells why the store does not take writes; nil when it does.
 func (s *Store) Err() error {
+	if s.works.Load() {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state()
@@ -226,6 +232,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
+	s.works.Store(false)
 	close(s.closing)
 	s.wake.Broadcast()
 	for s.running {
