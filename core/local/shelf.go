@@ -192,17 +192,17 @@ func (q *queue) fetch() bool {
 		q.unreadable(err)
 		return false
 	}
+	q.takeIn(msgs, last, want)
+	return true
+}
+
+// takeIn puts what was read, up to last or at most want, into ready.
+func (q *queue) takeIn(msgs []loaded, last uint64, want int) {
+	s := q.shelf
 	s.next = last + 1
 	if len(msgs) == want || len(msgs) > 0 && msgs[len(msgs)-1].more {
 		s.next = msgs[len(msgs)-1].seq + 1
 	}
-	q.takeIn(msgs)
-	return true
-}
-
-// takeIn puts what was read into ready; next is behind it.
-func (q *queue) takeIn(msgs []loaded) {
-	s := q.shelf
 	for i := range msgs {
 		if _, void := s.void[msgs[i].seq]; !void {
 			q.shelved(&msgs[i])
