@@ -1,6 +1,9 @@
 package bench
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // Whatever a broker sends, a scanner stays within what it was given and takes
 // the same from it in one piece as in two.
@@ -10,6 +13,7 @@ func FuzzDeliveries(f *testing.F) {
 	f.Add([]byte("\x30\x05\x00\x01a\x85\x01\x62\x02\x00\x01"), 5)
 	f.Add(messages(payloadOf(0, 9)), 50)
 	f.Add([]byte("MESSAGE\r\ncontent-length:2\r\n\r\na\x00\x00\nRECEIPT\n\n\x00"), 30)
+	f.Add([]byte("\x30\x22\x00\x01a"+strings.Repeat("\x00", 31)), 3) // before the first of a publisher
 	d := stompOf(func(o *Options) { o.Ack = "client-individual" })
 	f.Fuzz(func(t *testing.T, b []byte, cut int) {
 		if cut < 0 || cut > len(b) {

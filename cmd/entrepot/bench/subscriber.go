@@ -12,8 +12,8 @@ type subscriber struct {
 	run     uint32
 	first   int    // the publisher of flows[0]
 	flows   []flow // one for each publisher that it should hear
-	head    uint64 // of the payload before
-	current *flow  // of the payload before
+	head    uint64 // of the payload before, where current is not nil
+	current *flow  // of the payload before; nil: none yet
 	foreign uint64 // messages of no such publisher, or of another run
 	started time.Time
 	latency *histogram // nil: not measured
@@ -39,7 +39,7 @@ func (s *subscriber) take(payload []byte) {
 		s.foreign++
 		return
 	}
-	if head := binary.BigEndian.Uint64(payload); head != s.head && !s.turn(head) {
+	if head := binary.BigEndian.Uint64(payload); (s.current == nil || head != s.head) && !s.turn(head) {
 		s.foreign++
 		return
 	}
