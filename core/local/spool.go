@@ -157,14 +157,13 @@ func (s *spool) decode(key, value []byte) (l loaded, err error) {
 
 // head reads what precedes the message in a value.
 func (s *spool) head(value []byte, l *loaded) (rest []byte, err error) {
-	damaged := fmt.Errorf("queue %d, message %d: %w", s.queue, l.seq, store.ErrCorrupt)
 	if len(value) == 0 {
-		return nil, damaged
+		return nil, s.damaged(l)
 	}
 	flags, rest := value[0], value[1:]
 	if flags&ofBoot != 0 {
 		if len(rest) < 8 {
-			return nil, damaged
+			return nil, s.damaged(l)
 		}
 		l.transient = true
 		l.stale = binary.BigEndian.Uint64(rest) != s.boot
@@ -173,15 +172,19 @@ func (s *spool) head(value []byte, l *loaded) (rest []byte, err error) {
 	if flags&hasDeadline != 0 {
 		ms, n := binary.Varint(rest)
 		if n <= 0 {
-			return nil, damaged
+			return nil, s.damaged(l)
 		}
 		l.deadline = time.UnixMilli(ms)
 		rest = rest[n:]
 	}
 	size, n := binary.Uvarint(rest)
 	if n <= 0 {
-		return nil, damaged
+		return nil, s.damaged(l)
 	}
 	l.size = int64(size)
 	return rest[n:], nil
+}
+
+func (s *spool) damaged(l *loaded) error {
+	return fmt.Errorf("queue %d, message %d: %w", s.queue, l.seq, store.ErrCorrupt)
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 )
@@ -152,12 +153,35 @@ func (f *logFile) chunks(do func(chunk), gap func(from, to int)) {
 
 // next searches a whole chunk from off on; -1 when there is none.
 func (f *logFile) next(off int) int {
-	for ; off < len(f.b); off++ {
+	for ; off >= 0 && off < len(f.b); off++ {
+		if f.number != 0 {
+			off = f.candidate(off)
+		}
+		if off < 0 {
+			break
+		}
 		if _, ok := f.at(off); ok {
 			return off
 		}
 	}
 	return -1
+}
+
+// candidate is the first place from off on where a log's chunk may be, by the
+// number in it; -1 when there is none.
+func (f *logFile) candidate(off int) int {
+	first := -1
+	for _, number := range []uint32{f.number, f.number + 1} {
+		from := min(off+plainHeader, len(f.b))
+		rest := f.b[from:]
+		if first >= 0 {
+			rest = f.b[from:min(first+trailerHeader, len(f.b))]
+		}
+		if i := bytes.Index(rest, binary.LittleEndian.AppendUint32(nil, number)); i >= 0 {
+			first = off + i
+		}
+	}
+	return first
 }
 
 // records calls do for every record that is whole and lost for every stretch
