@@ -23,6 +23,8 @@ func mayImport() []rule {
 		{"core/rabbit", []string{"routing", "core"}},
 		{"core/enginetest", []string{"routing", "core"}},
 		{"adapters", []string{"core"}},
+		{"adapters/amqp", []string{"routing", "core", "core/auth", "adapters", "adapters/amqp/frame"}},
+		{"adapters/amqp/frame", []string{"routing"}},
 		{"adapters/*", []string{"routing", "core", "core/auth", "adapters"}},
 	}
 }
