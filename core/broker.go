@@ -19,11 +19,18 @@ type Config struct {
 	// MaxRetained and MaxRetainedBytes bound the retained messages of a realm.
 	MaxRetained      int
 	MaxRetainedBytes int64
+	// DiskMark is how many bytes have to be free on the disk of what is durable;
+	// below it DiskAlarm is on. 0 is no mark.
+	DiskMark int64
+	// MemoryMark is the part of the memory that may be in use; above it
+	// MemoryAlarm is on. 0 is no mark.
+	MemoryMark float64
 }
 
 // DefaultConfig is what runs when nothing is set.
 func DefaultConfig() Config {
-	return Config{MaxMessage: 16 << 20, MaxRetained: 1_000_000, MaxRetainedBytes: 1 << 30}
+	return Config{MaxMessage: 16 << 20, MaxRetained: 1_000_000, MaxRetainedBytes: 1 << 30,
+		DiskMark: 256 << 20, MemoryMark: 0.6}
 }
 
 // Validate returns an error wrapping ErrInvalid for a setting that makes no sense.
@@ -33,6 +40,10 @@ func (c Config) Validate() error {
 		return invalid("max message %d: from 1 byte to 256 MiB", c.MaxMessage)
 	case c.MaxRetained < 0 || c.MaxRetainedBytes < 0:
 		return invalid("limits of retained messages: not negative")
+	case c.DiskMark < 0:
+		return invalid("disk mark %d: not negative", c.DiskMark)
+	case !(c.MemoryMark >= 0 && c.MemoryMark <= 1):
+		return invalid("memory mark %v: from 0 to 1", c.MemoryMark)
 	}
 	return nil
 }
@@ -50,6 +61,7 @@ type Broker struct {
 	groups   groups
 	vault    *vault // nil: nothing is kept over a restart
 	lastID   atomic.Uint64
+	alarms   alarms
 
 	mu        sync.Mutex
 	sessions  map[sessionName]*record
@@ -90,6 +102,7 @@ func (b *Broker) Close() {
 		r.stopTimers()
 	}
 	b.retained.stopTimers()
+	b.alarms.end()
 }
 
 // stopping tells whether Close was called.

@@ -216,13 +216,20 @@ func (b *Broker) publish(batch *Batch, m *Message, done Done) {
 		b.engine.Publish(batch, m, done)
 		return
 	}
+	kept := b.vault.keeps(m)
+	if err := b.vault.room(); kept && len(m.Payload) > 0 && err != nil {
+		if done != nil {
+			done(false, err)
+		}
+		return
+	}
 	var later lateDone
 	if done != nil {
 		later.done = done
 		done = later.end
 	}
 	err := b.retained.publish(m, func() {
-		if b.vault != nil {
+		if kept {
 			b.engine.Apply(batch, b.kept(m), done)
 			return
 		}

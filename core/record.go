@@ -52,7 +52,8 @@ type pendingWill struct {
 // Connect opens a client's session. resumed tells that an older session was
 // found and goes on. An older connection of the same name is fenced off before
 // Connect returns: none of its verbs runs any more and its consumers are
-// cancelled. Errors: ErrClosed when the broker stops.
+// cancelled. Errors: ErrClosed when the broker stops; ErrFull for a new session
+// that would go to a disk which is full or failed.
 func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, err error) {
 	if !h.Resumable {
 		h.Expiry = 0
@@ -64,7 +65,11 @@ func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, 
 		if err != nil {
 			return nil, false, err
 		}
-		if resumed, ok := r.enter(s); ok {
+		resumed, ok, err := r.enter(s)
+		if err != nil {
+			return nil, false, fmt.Errorf("session %q: %w", h.ClientID, err)
+		}
+		if ok {
 			b.opened(s)
 			if err := s.synced(); err != nil {
 				s.Close(CloseLost)
@@ -105,18 +110,24 @@ func (r *record) unlock() {
 	}
 }
 
-// enter makes s the record's connection; false when the record is gone.
-func (r *record) enter(s *Session) (resumed, ok bool) {
+// enter makes s the record's connection; not ok when the record is gone.
+func (r *record) enter(s *Session) (resumed, ok bool, err error) {
 	r.mu.Lock()
 	defer r.unlock()
 	if r.gone {
-		return false, false
+		return false, false, nil
 	}
-	r.epoch++
-	stopTimer(&r.timer)
 	old, known := r.current, r.id != 0
 	// A session that does not outlive its connection is none to resume.
 	resumed = known && !s.hello.Clean && r.expiry != 0
+	if err := r.broker.vault.room(); err != nil && !resumed && s.hello.Expiry != 0 {
+		if !known {
+			r.remove()
+		}
+		return false, false, err
+	}
+	r.epoch++
+	stopTimer(&r.timer)
 	r.current = s
 	s.rec = r
 	if old != nil {
@@ -135,7 +146,7 @@ func (r *record) enter(s *Session) (resumed, ok bool) {
 	r.keep()
 	s.origin = &Origin{Protocol: s.hello.Protocol, ClientID: s.hello.ClientID,
 		User: s.hello.Principal.User, Session: r.id}
-	return resumed, true
+	return resumed, true, nil
 }
 
 // kick fences an older connection off and keeps its will for settleWill.
@@ -246,6 +257,11 @@ func (r *record) expire(epoch uint64) {
 func (r *record) end() {
 	r.settleWill(false)
 	r.clear()
+	r.remove()
+}
+
+// remove takes the name out of the broker's map. Under r.mu.
+func (r *record) remove() {
 	r.gone = true
 	b := r.broker
 	b.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -55,6 +56,22 @@ func (v *vault) note(id SessionID, key []byte) []byte {
 }
 
 func (v *vault) retained(t routing.Topic) []byte { return v.key(keyRetained, t.String()) }
+
+// keeps tells whether a retained message goes to disk: the broker's own figures
+// do not.
+func (v *vault) keeps(m *Message) bool { return v != nil && !m.Topic.Dollar() }
+
+// room tells why nothing new is taken that goes to disk; nil when it is.
+func (v *vault) room() error {
+	if v == nil {
+		return nil
+	}
+	err := v.store.Room()
+	if err == nil || errors.Is(err, ErrFull) {
+		return err
+	}
+	return fmt.Errorf("disk: %w: %w", ErrFull, err)
+}
 
 // sync waits until all that was written before is on the disk.
 func (v *vault) sync() error {
@@ -213,16 +230,20 @@ func (v *vault) each(kind byte, f func(key string, value []byte) error) error {
 }
 
 func (b *Broker) restoreRetained() error {
-	return b.vault.each(keyRetained, func(_ string, value []byte) error {
+	var over store.Batch
+	err := b.vault.each(keyRetained, func(_ string, value []byte) error {
 		m, err := DecodeMessage(value)
 		if err != nil {
 			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 		}
-		if m.Expired(time.Now()) {
+		if m.Expired(time.Now()) || !b.vault.keeps(m) {
+			over.Delete(b.vault.retained(m.Topic))
 			return nil
 		}
 		return b.retained.set(m)
 	})
+	b.vault.store.Commit(&over, false, nil)
+	return err
 }
 
 func (b *Broker) restoreSessions() error {

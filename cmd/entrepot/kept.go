@@ -46,6 +46,15 @@ func (k *kept) broker(c core.Config, realm string, p auth.Policy, log *slog.Logg
 	return b, b.Restore(k.store)
 }
 
+// probes are what the alarms of a broker ask.
+func (k *kept) probes() core.Probes {
+	p := core.Probes{MemoryUsed: newMemoryMeter().used, MemoryLimit: memoryBase()}
+	if k.store != nil {
+		p.DiskFree = k.store.Free
+	}
+	return p
+}
+
 // close comes after the last use of the brokers.
 func (k *kept) close() {
 	if k.store == nil {

@@ -119,6 +119,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 		return err
 	}
 	broker.SetUsers(users)
+	broker.Probe(kept.probes())
 	realms := core.NewRealms(broker)
 	var ready atomic.Bool
 

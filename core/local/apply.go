@@ -21,6 +21,7 @@ type apply struct {
 type place struct {
 	queue *queue
 	bytes int64
+	kept  bool // on disk
 }
 
 type claim struct {
@@ -75,7 +76,7 @@ func (a *apply) reserve(m *core.Message) error {
 	p := place{bytes: int64(len(m.Payload))}
 	for _, t := range r.targets {
 		p.queue = t.queue
-		if t.queue.keeps(m, t) {
+		if p.kept = t.queue.keeps(m, t); p.kept {
 			if err := a.engine.disk.ready(); err != nil {
 				return err
 			}
@@ -265,7 +266,7 @@ func (q *queue) place(m *core.Message, t *target, batch *store.Batch) (placed, b
 	q.mu.Lock()
 	defer q.unlock()
 	if q.refuses() {
-		place{q, int64(len(m.Payload))}.free()
+		place{queue: q, bytes: int64(len(m.Payload))}.free()
 	}
 	e, ok := q.enter(m, t)
 	if !ok {
@@ -323,7 +324,7 @@ func (p place) reserve() error {
 	q.mu.Lock()
 	defer q.unlock()
 	// A queue that is being deleted takes nothing, which is no refusal.
-	if !q.dead && q.over(q.reserved+1, q.reservedBytes+p.bytes) {
+	if !q.dead && (q.over(q.reserved+1, q.reservedBytes+p.bytes) || !p.kept && q.shelf.crammed(q)) {
 		return fmt.Errorf("%v: %w", q.key, core.ErrFull)
 	}
 	q.reserved++
@@ -342,7 +343,7 @@ func (q *queue) putReserved(b *core.Batch, m *core.Message, t *target) {
 	q.mu.Lock()
 	defer q.unlock()
 	if q.refuses() {
-		place{q, int64(len(m.Payload))}.free()
+		place{queue: q, bytes: int64(len(m.Payload))}.free()
 	}
 	q.putLocked(b, m, t)
 }

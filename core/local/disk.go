@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -25,8 +26,8 @@ type disk struct {
 
 // storeError says in core's terms that the disk did not take something.
 func storeError(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, core.ErrFull) {
+		return err
 	}
 	return fmt.Errorf("disk: %w: %w", core.ErrFull, err)
 }
@@ -35,8 +36,9 @@ func storeError(err error) error {
 // sync, after all locks.
 func (d *disk) commit(b *store.Batch) { d.store.Commit(b, false, nil) }
 
-// ready refuses durable messages while the store does not work.
-func (d *disk) ready() error { return storeError(d.store.Err()) }
+// ready refuses durable messages while the store does not work or is nearly
+// full.
+func (d *disk) ready() error { return storeError(d.store.Room()) }
 
 // room waits while what was published runs far ahead of the disk. It flushes b
 // first: other clients wait for what is in it.

@@ -77,13 +77,19 @@ func (s *shelf) takes(q *queue) bool {
 		q.ready.len() > 0 && q.waitBytes-q.aside.size() >= w.bytes
 }
 
+// crammed tells whether the queue has no place for a message that is to wait in
+// memory: what is beyond the window would go to a disk that is nearly full.
+func (s *shelf) crammed(q *queue) bool {
+	return s.takes(q) && s.spool.store.Room() != nil
+}
+
 // spill lets a new entry wait on disk only. One that nobody wrote yet is
 // written now, to be forgotten at a restart; a subscription's QoS 0 is not
-// worth it.
+// worth it, and a disk that is nearly full has no room for it.
 func (q *queue) spill(e entry) {
 	s := q.shelf
 	if !e.stored {
-		if e.transient && q.forgets() {
+		if e.transient && q.forgets() || s.spool.store.Room() != nil {
 			q.drop(e, core.DropOverflow)
 			return
 		}

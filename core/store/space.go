@@ -19,6 +19,26 @@ func (s *Store) Free() (uint64, error) {
 	return u.AvailBytes, nil
 }
 
+// Refuse makes Room return why, until Refuse(nil): the disk is nearly full.
+// Commit goes on, as what frees space is committed too; those ask Room first
+// who would fill it.
+func (s *Store) Refuse(why error) {
+	if why == nil {
+		s.refusal.Store(nil)
+		return
+	}
+	s.refusal.Store(&why)
+}
+
+// Room tells why nothing is to be written that can be left out: what Refuse was
+// given, else Err; nil when there is room.
+func (s *Store) Room() error {
+	if why := s.refusal.Load(); why != nil {
+		return *why
+	}
+	return s.Err()
+}
+
 // Used is how many bytes the data directory's files take.
 func (s *Store) Used() (uint64, error) {
 	names, err := s.fs.List(s.dir)

@@ -65,6 +65,7 @@ type Store struct {
 	db      atomic.Pointer[handle] // the one in use; a failed one until there is another
 	damage  damage
 	works   atomic.Bool
+	refusal atomic.Pointer[error] // see Refuse
 	backlog atomic.Int64
 	reads   sync.RWMutex // held shared while the handle is read, alone by Close
 	shut    bool         // under reads
