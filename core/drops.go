@@ -6,21 +6,23 @@ import "sync/atomic"
 type DropReason uint8
 
 const (
-	DropOverflow   DropReason = iota // the queue was at its limit
-	DropExpired                      // TTL
-	DropOffline                      // at most once, and no consumer attached
-	DropTooLarge                     // larger than this receiver accepts
-	DropRejected                     // refused by a consumer, no dead-letter target
-	DropNotAllowed                   // by rights, where the protocol has no answer
-	DropUnroutable                   // no queue matched
-	DropEnded                        // its session or queue ended
+	DropOverflow      DropReason = iota // the queue was at its limit
+	DropExpired                         // TTL
+	DropOffline                         // at most once, and no consumer attached
+	DropTooLarge                        // larger than this receiver accepts
+	DropRejected                        // refused by a consumer, no dead-letter target
+	DropNotAllowed                      // by rights, where the protocol has no answer
+	DropUnroutable                      // no queue matched
+	DropEnded                           // its session or queue ended
+	DropDeliveryLimit                   // given back too often, no dead-letter target
+	DropCycle                           // a dead letter that went round its queues
 	dropReasons
 )
 
 // String is the reason as a metric label.
 func (r DropReason) String() string {
 	return [...]string{"overflow", "expired", "offline", "too_large", "rejected",
-		"not_allowed", "unroutable", "ended"}[r]
+		"not_allowed", "unroutable", "ended", "delivery_limit", "dead_letter_cycle"}[r]
 }
 
 // Drops counts dropped messages by reason, for one protocol.

@@ -27,6 +27,8 @@ const (
 	propPriority
 	propTimestamp
 	propReplyTo
+	propCopies
+	propWait // the TTL as the publisher gave it, in milliseconds
 )
 
 // AppendMessage appends the form that a message has on disk. Times are wall
@@ -66,7 +68,8 @@ func appendProperties(b []byte, p *Properties) []byte {
 		bit byte
 		set bool
 	}{{propText, p.Text}, {propTTL, p.HasTTL}, {propPriority, p.HasPriority},
-		{propTimestamp, !p.Timestamp.IsZero()}, {propReplyTo, !p.ReplyTo.IsZero()}} {
+		{propTimestamp, !p.Timestamp.IsZero()}, {propReplyTo, !p.ReplyTo.IsZero()},
+		{propCopies, len(p.CC)+len(p.BCC) > 0}, {propWait, p.HasTTL}} {
 		if f.set {
 			flags |= f.bit
 		}
@@ -85,7 +88,21 @@ func appendProperties(b []byte, p *Properties) []byte {
 		b = appendString(b, p.ReplyTo.Exchange)
 		b = appendString(b, p.ReplyTo.Topic.String())
 	}
+	if len(p.CC)+len(p.BCC) > 0 {
+		b = appendTopics(appendTopics(b, p.CC), p.BCC)
+	}
+	if p.HasTTL {
+		b = binary.AppendVarint(b, p.TTL.Milliseconds())
+	}
 	return appendHeaders(b, p.Headers)
+}
+
+func appendTopics(b []byte, ts []routing.Topic) []byte {
+	b = binary.AppendUvarint(b, uint64(len(ts)))
+	for _, t := range ts {
+		b = appendString(b, t.String())
+	}
+	return b
 }
 
 // AppendHeaders appends the form that headers have on disk.
@@ -238,6 +255,24 @@ func (d *decoder) topic() routing.Topic {
 	return t
 }
 
+// wait reads milliseconds.
+func (d *decoder) wait() time.Duration {
+	ms := d.varint()
+	d.bad = d.bad || ms < 0 || ms > int64(math.MaxInt64/time.Millisecond)
+	return time.Duration(ms) * time.Millisecond
+}
+
+func (d *decoder) topics() (ts []routing.Topic) {
+	n := d.uvarint()
+	for range n {
+		if d.bad {
+			return nil
+		}
+		ts = append(ts, d.topic())
+	}
+	return ts
+}
+
 func (d *decoder) properties() *Properties {
 	flags := d.byte()
 	p := &Properties{Priority: d.byte(), Text: flags&propText != 0, HasTTL: flags&propTTL != 0,
@@ -256,6 +291,12 @@ func (d *decoder) properties() *Properties {
 	}
 	if flags&propReplyTo != 0 {
 		p.ReplyTo = Address{Exchange: d.string(), Topic: d.topic()}
+	}
+	if flags&propCopies != 0 {
+		p.CC, p.BCC = d.topics(), d.topics()
+	}
+	if flags&propWait != 0 {
+		p.TTL = d.wait()
 	}
 	p.Headers = d.headers()
 	return p

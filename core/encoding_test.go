@@ -25,7 +25,7 @@ func rich(t testing.TB) *Message {
 		Props: &Properties{
 			ContentType: "text/plain", ContentEncoding: "gzip", Text: true, Correlation: []byte{0},
 			ReplyTo: reply, Priority: 9, HasPriority: true, MessageID: "m", Type: "t", AppID: "a",
-			Timestamp: time.UnixMilli(1234567890123),
+			Timestamp: time.UnixMilli(1234567890123), CC: []routing.Topic{topic}, BCC: []routing.Topic{reply.Topic},
 			Headers: routing.Headers{{Name: "k", Value: "v"}, {Name: "k", Value: int8(-1)}, {Name: "", Value: nil},
 				{Name: "n", Value: []any{true, int16(-2), int32(3), int64(-4), uint8(5), uint16(6), uint32(7), uint64(8),
 					float32(1.5), 2.5, []byte{9}, time.Unix(77, 0), routing.Decimal{Scale: 2, Value: -314},
@@ -58,6 +58,9 @@ func TestMessageOnDiskKeepsItsExpiry(t *testing.T) {
 	}
 	if d := m.Props.Expires.Sub(got.Props.Expires); d < 0 || d >= time.Millisecond {
 		t.Errorf("expires %v off", d)
+	}
+	if got.Props.TTL != time.Minute {
+		t.Errorf("a TTL of %v", got.Props.TTL)
 	}
 }
 

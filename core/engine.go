@@ -78,4 +78,6 @@ type EngineStats struct {
 	Ready, Unsettled                       int
 	Bytes                                  int64  // payload bytes of both
 	Unroutable                             uint64 // messages that no queue matched
+	DeadLetters                            int    // given up, and not yet in a queue behind the dead-letter exchange
+	DeadLettered                           uint64 // those that are
 }

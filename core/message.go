@@ -68,8 +68,11 @@ type Properties struct {
 	ContentType     string
 	ContentEncoding string
 	// Text: the publisher vouches that the payload is UTF-8 (MQTT payload format 1).
-	Text        bool
-	Headers     routing.Headers
+	Text    bool
+	Headers routing.Headers
+	// CC and BCC are more topics to route by, on the same exchange; each queue
+	// gets the message once. BCC is nothing that a receiver may see.
+	CC, BCC     []routing.Topic
 	Correlation []byte
 	ReplyTo     Address
 	// TTL counts from Publish and is a whole number of milliseconds; HasTTL

@@ -153,7 +153,7 @@ func (s *Session) admit(m *Message) error {
 	if m.Topic.IsZero() {
 		return invalid("message without a topic")
 	}
-	if err := s.allowPublish(m.address()); err != nil {
+	if err := s.allowTopics(m); err != nil {
 		return err
 	}
 	if len(m.Payload) > s.broker.cfg.MaxMessage {
@@ -197,7 +197,7 @@ func brokerHeader(name string) bool {
 	case "x-death", "x-origin", "x-user", "x-topic", "x-error":
 		return true
 	}
-	return strings.HasPrefix(strings.ToLower(name), "x-first-death-")
+	return strings.HasPrefix(strings.ToLower(name), "x-first-death-") || strings.HasPrefix(strings.ToLower(name), "x-last-death-")
 }
 
 func withoutBrokerHeaders(hs routing.Headers, from int) routing.Headers {

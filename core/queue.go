@@ -63,7 +63,7 @@ type QueueArgs struct {
 	DeadLetter    *DeadLetter
 	MaxPriority   int
 	SingleActive  bool
-	DeliveryLimit int
+	DeliveryLimit int // how often a message may be given back; negative: no limit
 	HasLimit      bool
 	RedeliverWait time.Duration
 	LastValueKey  string
@@ -102,6 +102,9 @@ type QueueInfo struct {
 	Unsettled int
 	Bytes     int64
 	Consumers int
+	// DeadLetters were given up and wait for a queue that takes them; they
+	// count in Bytes, not in Messages.
+	DeadLetters int
 }
 
 // DeleteOptions restrict a delete.

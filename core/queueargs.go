@@ -68,7 +68,7 @@ func (p *argsParser) argument(h routing.Header) (err error) {
 		n, err = whole(h, 1, 255)
 		a.MaxPriority = int(n)
 	case "x-delivery-limit":
-		n, err = whole(h, 0, math.MaxInt32)
+		n, err = whole(h, -1, math.MaxInt32)
 		a.DeliveryLimit, a.HasLimit = int(n), true
 	case "x-single-active-consumer":
 		a.SingleActive, err = truth(h)

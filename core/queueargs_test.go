@@ -101,7 +101,7 @@ func TestParseQueueArgsRefuses(t *testing.T) {
 		{"priority of zero", "x-max-priority", ErrInvalid, routing.Headers{header("x-max-priority", uint8(0))}},
 		{"priority over 255", "x-max-priority", ErrInvalid, routing.Headers{header("x-max-priority", int32(256))}},
 		{"single active consumer", "x-single-active-consumer", ErrInvalid, routing.Headers{header("x-single-active-consumer", int32(1))}},
-		{"delivery limit", "x-delivery-limit", ErrInvalid, routing.Headers{header("x-delivery-limit", int32(-1))}},
+		{"delivery limit", "x-delivery-limit", ErrInvalid, routing.Headers{header("x-delivery-limit", int32(-2))}},
 		{"redelivery delay", "x-redelivery-delay", ErrInvalid, routing.Headers{header("x-redelivery-delay", int32(-1))}},
 		{"last value key", "x-last-value-key", ErrInvalid, routing.Headers{header("x-last-value-key", "")}},
 	} {

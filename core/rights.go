@@ -100,6 +100,24 @@ func (s *Session) allowTarget(b BindSpec) error {
 	return s.allowQueue(auth.Declare, b.Queue)
 }
 
+// allowTopics asks for every topic that the message is routed by.
+func (s *Session) allowTopics(m *Message) error {
+	if err := s.allowPublish(m.address()); err != nil || m.Props == nil {
+		return err
+	}
+	for _, more := range [][]routing.Topic{m.Props.CC, m.Props.BCC} {
+		for _, t := range more {
+			if t.IsZero() || m.Exchange == TopicExchange && t.Dollar() {
+				return fmt.Errorf("topic %q: %w", t, ErrNotAllowed)
+			}
+			if err := s.allowPublish(Address{m.Exchange, t}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // allowPublish remembers what the policy granted.
 func (s *Session) allowPublish(a Address) error {
 	if err := s.open(); err != nil {

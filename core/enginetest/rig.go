@@ -46,7 +46,7 @@ func (r *rig) finish() {
 	}
 	synctest.Wait()
 	want := r.first
-	want.Unroutable = r.engine.Stats().Unroutable
+	want.Unroutable, want.DeadLettered = r.engine.Stats().Unroutable, r.engine.Stats().DeadLettered
 	if got := r.engine.Stats(); got != want {
 		r.Errorf("left behind: %+v, want %+v", got, want)
 	}

@@ -15,6 +15,9 @@ type apply struct {
 	reserved []place
 	claimed  []claim
 	durable  bool // something of it goes to disk
+
+	letter *letter // the dead letter that it carries, of source; nil: none
+	source *queue
 }
 
 // place is room promised by a queue.
@@ -66,13 +69,18 @@ func (a *apply) prepare(ops []core.Op) error {
 	return nil
 }
 
-// reserve finds the route and takes a place in each queue that may refuse.
+// reserve finds the route and takes the places of a message.
 func (a *apply) reserve(m *core.Message) error {
 	r, err := a.engine.route(m)
 	if err != nil {
 		return err
 	}
 	a.routes = append(a.routes, r)
+	return a.reserveIn(m, r)
+}
+
+// reserveIn takes a place in each queue of a route that may refuse.
+func (a *apply) reserveIn(m *core.Message, r *route) error {
 	p := place{bytes: int64(len(m.Payload))}
 	for _, t := range r.targets {
 		p.queue = t.queue
@@ -89,6 +97,7 @@ func (a *apply) reserve(m *core.Message) error {
 			continue
 		}
 		if err := p.reserve(); err != nil {
+			p.queue.refused(m, t)
 			return err
 		}
 		a.reserved = append(a.reserved, p)
@@ -169,6 +178,7 @@ func (a *apply) commitStored(b *core.Batch, ops []core.Op, done core.Done) {
 	var batch store.Batch
 	places, routed := a.place(ops, &batch)
 	ended := a.endStored(&batch)
+	a.endLetter(&batch)
 	var applied []func(error)
 	for i := range places {
 		if f := places[i].applied; f != nil {
@@ -181,6 +191,9 @@ func (a *apply) commitStored(b *core.Batch, ops []core.Op, done core.Done) {
 		}
 		if err != nil {
 			takeBack(ended)
+		}
+		if a.letter != nil {
+			a.source.letterWritten(a.letter, err)
 		}
 		finish(done, routed && err == nil, storeError(err))
 	})
@@ -200,7 +213,7 @@ func (a *apply) commitStored(b *core.Batch, ops []core.Op, done core.Done) {
 func (a *apply) endStored(batch *store.Batch) (ended []claim) {
 	for i := range a.claimed {
 		c := &a.claimed[i]
-		if c.stored && (c.outcome == core.Ack || c.outcome == core.Reject) {
+		if c.stored && (c.outcome == core.Ack || c.outcome == core.Reject && c.by.queue.args.DeadLetter == nil) {
 			ended = append(ended, *c)
 			c.by.queue.shelf.spool.remove(batch, c.seq, c.attempts > 0)
 			c.stored = false

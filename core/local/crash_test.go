@@ -32,7 +32,10 @@ type crashWorld struct {
 
 // crashQueues and what is bound to them: topic t.<set> goes to the queues of
 // that set.
+// What they give up goes to a queue of dead letters, one for each.
 var crashQueues = []string{"a", "b", "c"}
+
+const graves = "dead-"
 
 type published struct {
 	id     uint64
@@ -76,8 +79,11 @@ func openCrashWorld(t *testing.T, rng *rand.Rand, d *store.Disk, noSync bool) *c
 func (w *crashWorld) declare() {
 	ctx := context.Background()
 	for _, q := range crashQueues {
-		if _, err := w.engine.DeclareQueue(ctx, core.QueueSpec{Key: core.Named(q), Durable: true}); err != nil {
-			w.t.Fatal(err)
+		args := core.QueueArgs{DeadLetter: &core.DeadLetter{Key: graves + q, HasKey: true}, DeliveryLimit: 2, HasLimit: true}
+		for _, s := range []core.QueueSpec{{Key: core.Named(q), Durable: true, Args: args}, {Key: core.Named(graves + q), Durable: true}} {
+			if _, err := w.engine.DeclareQueue(ctx, s); err != nil {
+				w.t.Fatal(err)
+			}
 		}
 	}
 	for set := 1; set < 1<<len(crashQueues); set++ {
@@ -168,10 +174,7 @@ func (w *crashWorld) consume(acked map[string]map[uint64]bool) {
 	c.held = nil
 	c.mu.Unlock()
 	for _, d := range held {
-		outcome := core.Ack
-		if w.rng.IntN(4) == 0 {
-			outcome = core.Requeue
-		}
+		outcome := []core.Outcome{core.Ack, core.Ack, core.Requeue, core.Reject}[w.rng.IntN(4)]
 		if outcome == core.Ack {
 			acked[q][idOf(d.Message)] = true
 		}
@@ -201,7 +204,7 @@ func (w *crashWorld) awaitDelivers() {
 // drainAll reads every queue to its end without settling.
 func (w *crashWorld) drainAll() map[string][]uint64 {
 	all := map[string][]uint64{}
-	for _, q := range crashQueues {
+	for _, q := range append([]string{graves + "a", graves + "b", graves + "c"}, crashQueues...) {
 		c, err := w.engine.Consume(context.Background(), core.Named(q), core.ConsumeOptions{Pull: true}, nil)
 		if err != nil {
 			continue // a queue that is lost shows in the comparison
@@ -288,6 +291,11 @@ func (w *crashWorld) check(sent []published, confirmed map[uint64]bool, acked, s
 			if synced[q][id] {
 				return fmt.Sprintf("queue %s: %d was acked and synced, and is back", q, id)
 			}
+		}
+		have[q] = append(have[q], have[graves+q]...)
+		slices.Sort(have[q])
+		if n := len(have[q]); len(slices.Compact(slices.Clone(have[q]))) != n {
+			return fmt.Sprintf("queue %s and its dead letters have something twice: %v", q, have[q])
 		}
 	}
 	for _, p := range sent {

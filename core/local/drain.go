@@ -181,6 +181,10 @@ func (q *queue) settle(e entry, o core.Outcome) {
 		q.drop(e, core.DropRejected)
 	case core.Requeue:
 		e.attempts++
+		if q.limit >= 0 && int(e.attempts) > q.limit {
+			q.drop(e, core.DropDeliveryLimit)
+			return
+		}
 		if e.stored {
 			q.shelf.tried(e.seq, e.attempts)
 		}

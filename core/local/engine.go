@@ -10,6 +10,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -31,7 +32,8 @@ type Engine struct {
 	topics *exchange      // amq.topic
 	byName *exchange      // the default exchange, which the router does not know
 
-	unroutable atomic.Uint64
+	unroutable   atomic.Uint64
+	deadLettered atomic.Uint64
 
 	window windowSize
 	aside  windowSize // what a queue sets aside at most
@@ -141,7 +143,7 @@ func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueIn
 	if s.Passive {
 		return core.QueueInfo{}, err
 	}
-	if err := supported(s.Args); err != nil {
+	if err := errors.Join(supported(s.Args), checkDeadLetter(s.Args.DeadLetter)); err != nil {
 		return core.QueueInfo{}, fmt.Errorf("%v: %w", s.Key, err)
 	}
 	q = newQueue(e, s)
@@ -168,13 +170,10 @@ func supported(a core.QueueArgs) error {
 		name string
 		set  bool
 	}{
-		{"x-dead-letter-exchange", a.DeadLetter != nil},
 		{"x-max-priority", a.MaxPriority > 0},
 		{"x-single-active-consumer", a.SingleActive},
-		{"x-delivery-limit", a.HasLimit},
 		{"x-redelivery-delay", a.RedeliverWait > 0},
 		{"x-last-value-key", a.LastValueKey != ""},
-		{"x-overflow reject-publish-dlx", a.Overflow == core.RejectPublishDLX},
 	} {
 		if x.set {
 			return fmt.Errorf("argument %s: %w", x.name, core.ErrUnsupported)
@@ -262,7 +261,7 @@ func (e *Engine) EachQueue(f func(core.QueueKey, core.SessionID)) {
 func (e *Engine) Stats() core.EngineStats {
 	e.mu.RLock()
 	st := core.EngineStats{Exchanges: len(e.exchanges) + 1, Queues: len(e.queues), Bindings: e.bindings,
-		Unroutable: e.unroutable.Load()}
+		Unroutable: e.unroutable.Load(), DeadLettered: e.deadLettered.Load()}
 	all := make([]*queue, 0, len(e.queues))
 	for _, q := range e.queues {
 		all = append(all, q)
@@ -274,6 +273,7 @@ func (e *Engine) Stats() core.EngineStats {
 		st.Unsettled += i.Unsettled
 		st.Bytes += i.Bytes
 		st.Consumers += i.Consumers
+		st.DeadLetters += i.DeadLetters
 	}
 	return st
 }

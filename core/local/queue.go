@@ -19,6 +19,7 @@ type queue struct {
 	drops  *core.Drops
 	by     core.SessionID
 	named  *target // of the default exchange; nil for queues that have no name there
+	limit  int     // how often a message may be given back; negative: for ever
 
 	durable, exclusive, autoDelete bool
 
@@ -28,6 +29,7 @@ type queue struct {
 	aside     *aside   // passed over; nil: no consumer chooses
 	shelf     *shelf   // what waits on disk only, younger than ready; nil: no store
 	replays   []replay
+	letters   *letters // given up, on the way to the dead-letter exchange
 	lastSeq   uint64
 	bytes     int64 // payload of all that is here, out or waiting
 	waitBytes int64 // payload of what waits, which the limits count
@@ -64,6 +66,7 @@ func newQueue(e *Engine, s core.QueueSpec) *queue {
 	if !reflect.ValueOf(s.Args).IsZero() {
 		q.args = &s.Args
 	}
+	q.limit = limitOf(s.Key, q.args)
 	if s.Key.Kind == core.NamedQueue {
 		q.named = &target{queue: q}
 	}
@@ -108,7 +111,8 @@ func (q *queue) forgets() bool { return q.key.Kind != core.NamedQueue }
 func (q *queue) info() core.QueueInfo {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := core.QueueInfo{Key: q.key, Messages: q.waiting(), Unsettled: q.held, Bytes: q.bytes, Consumers: len(q.consumers)}
+	i := core.QueueInfo{Key: q.key, Messages: q.waiting(), Unsettled: q.held, Bytes: q.bytes, Consumers: len(q.consumers),
+		DeadLetters: q.letters.count()}
 	if q.busy != nil && !q.dead {
 		i.Unsettled++ // on its way
 	}
@@ -261,8 +265,12 @@ func (q *queue) take() (entry, bool) {
 	return entry{}, false
 }
 
-// drop gives up an entry that was taken out.
+// drop gives up an entry that was taken out. With a dead-letter exchange it
+// stays here until a queue behind that has it.
 func (q *queue) drop(e entry, why core.DropReason) {
+	if q.args.DeadLetter != nil && q.post(e, why) {
+		return
+	}
 	q.done(e)
 	q.drops.Add(why, 1)
 }
@@ -329,7 +337,7 @@ func (q *queue) weed(why core.DropReason, f func(*entry) bool) {
 
 // purge drops all ready messages.
 func (q *queue) purge() int {
-	n := q.waiting()
+	n := q.waiting() + q.clearLetters()
 	q.bytes -= q.waitBytes
 	q.waitBytes = 0
 	q.shelf.purge(q)

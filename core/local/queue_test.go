@@ -323,13 +323,10 @@ func TestTopologyIsFreeDuringDeliver(t *testing.T) {
 // What this engine cannot do is refused by name.
 func TestUnsupportedArguments(t *testing.T) {
 	for name, a := range map[string]core.QueueArgs{
-		"x-dead-letter-exchange":   {DeadLetter: &core.DeadLetter{}},
 		"x-max-priority":           {MaxPriority: 5},
 		"x-single-active-consumer": {SingleActive: true},
-		"x-delivery-limit":         {HasLimit: true},
 		"x-redelivery-delay":       {RedeliverWait: time.Second},
 		"x-last-value-key":         {LastValueKey: "k"},
-		"reject-publish-dlx":       {Overflow: core.RejectPublishDLX},
 	} {
 		_, err := New(quiet()).DeclareQueue(t.Context(), core.QueueSpec{Key: core.Named("q"), Args: a})
 		wantUnsupported(t, err, name)

@@ -151,6 +151,26 @@ func (e *Engine) route(m *core.Message) (*route, error) {
 	if err != nil {
 		return nil, err
 	}
+	if x.spec.Internal {
+		return nil, fmt.Errorf("exchange %q is internal: %w", m.Exchange, core.ErrNotAllowed)
+	}
+	return e.routeFrom(x, m)
+}
+
+// routeAny is route for the broker's own messages, which internal exchanges
+// take too.
+func (e *Engine) routeAny(m *core.Message) (*route, error) {
+	x, err := e.entry(m.Exchange)
+	if err != nil {
+		return nil, err
+	}
+	return e.routeFrom(x, m)
+}
+
+func (e *Engine) routeFrom(x *exchange, m *core.Message) (*route, error) {
+	if p := m.Props; p != nil && len(p.CC)+len(p.BCC) > 0 {
+		return e.routeCopies(x, m)
+	}
 	topic := m.Topic.String()
 	if r := x.cache.get(topic); r != nil && e.gens.valid(r.stamp) {
 		return r, nil
@@ -158,7 +178,32 @@ func (e *Engine) route(m *core.Message) (*route, error) {
 	return e.compute(x, m)
 }
 
-// entry is the exchange that a client publishes to.
+// routeCopies is the route of a message with more than one topic: each queue
+// gets it once.
+func (e *Engine) routeCopies(x *exchange, m *core.Message) (*route, error) {
+	one := *m
+	props := *m.Props
+	topics := append(append([]routing.Topic{m.Topic}, props.CC...), props.BCC...)
+	props.CC, props.BCC = nil, nil
+	one.Props = &props
+	all := &route{}
+	var c collector
+	for _, t := range topics {
+		one.Topic = t
+		r, err := e.routeFrom(x, &one)
+		if err != nil {
+			return nil, err
+		}
+		all.refuses = all.refuses || r.refuses
+		for _, t := range r.targets {
+			c.add(t)
+		}
+	}
+	all.targets = c.targets
+	return all, nil
+}
+
+// entry is the exchange of that name.
 func (e *Engine) entry(name string) (*exchange, error) {
 	switch name {
 	case core.TopicExchange:
@@ -171,9 +216,6 @@ func (e *Engine) entry(name string) (*exchange, error) {
 	e.mu.RUnlock()
 	if x == nil {
 		return nil, fmt.Errorf("exchange %q: %w", name, core.ErrNotFound)
-	}
-	if x.spec.Internal {
-		return nil, fmt.Errorf("exchange %q is internal: %w", name, core.ErrNotAllowed)
 	}
 	return x, nil
 }
