@@ -47,6 +47,7 @@ type Outbox struct {
 	room    func(*core.Batch)
 	cur     *buffer // being filled; cur.b[cut:] is in no chunk yet
 	cut     int
+	kept    int     // payload bytes that AppendLarge took since the Begin
 	chunks  []chunk // before cur
 	unsent  int     // all bytes not yet given to the socket
 	answers int     // bytes of answers taken since unsent was last within limit
@@ -143,8 +144,8 @@ func (o *Outbox) End(b *core.Batch, buf []byte) {
 		o.Cancel()
 		return
 	}
-	n := len(buf) - len(o.cur.b)
-	o.cur.b = buf
+	n := len(buf) - len(o.cur.b) + o.kept
+	o.cur.b, o.kept = buf, 0
 	o.added(b, n)
 }
 
@@ -152,19 +153,24 @@ func (o *Outbox) End(b *core.Batch, buf []byte) {
 // what precedes it, tail follows it. Payloads of 4 KiB and more are not copied
 // but kept until they are sent; they must not change any more.
 func (o *Outbox) EndLarge(b *core.Batch, buf, payload, tail []byte) {
+	o.End(b, append(o.AppendLarge(buf, payload), tail...))
+}
+
+// AppendLarge appends a payload, or a part of one, to the buffer of a Begin;
+// more may be appended, and End must follow, not Cancel. Those of 4 KiB and
+// more are not copied but kept until they are sent; they must not change any
+// more.
+func (o *Outbox) AppendLarge(buf, payload []byte) []byte {
 	if len(payload) < largeBody {
-		o.End(b, append(append(buf, payload...), tail...))
-		return
+		return append(buf, payload...)
 	}
 	if o.deaf() {
-		o.Cancel()
-		return
+		return buf
 	}
-	n := len(buf) - len(o.cur.b) + len(payload) + len(tail)
 	o.chunks = append(o.chunks, chunk{buf[o.cut:], nil}, chunk{payload, nil})
 	o.cut = len(buf)
-	o.cur.b = append(buf, tail...)
-	o.added(b, n)
+	o.kept += len(payload)
+	return buf
 }
 
 // added counts n new bytes and unlocks.

@@ -288,6 +288,32 @@ func TestOutboxTakesLargeDeliveriesWhole(t *testing.T) {
 	})
 }
 
+// A message in parts, each behind a head of its own.
+func TestOutboxTakesSeveralParts(t *testing.T) {
+	everyCarrier(t, 4096, func(t *testing.T, b *box) {
+		var batch core.Batch
+		var want []byte
+		for _, size := range []int{100, 5000, 100, 70_000, 0, 9000, 9000} {
+			buf := b.BeginAnswer()
+			for _, part := range []int{size, size / 2} {
+				payload := bytes.Repeat([]byte{byte(size)}, part)
+				buf = b.AppendLarge(append(buf, "head"...), payload)
+				want = append(append(want, "head"...), payload...)
+			}
+			b.End(&batch, append(buf, "end"...))
+			want = append(want, "end"...)
+		}
+		batch.Flush()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(b.client, got); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Error("not what was sent")
+		}
+	})
+}
+
 // A payload is its message's: no later frame may be written over it.
 func TestOutboxLeavesPayloadsAlone(t *testing.T) {
 	everyCarrier(t, 1<<20, func(t *testing.T, b *box) {

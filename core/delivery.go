@@ -12,6 +12,8 @@ type Delivery struct {
 	Attempts uint32
 	// Replayed: a retained message, delivered because of a Bind.
 	Replayed bool
+	// Left, from Get alone: how many ready messages are left in the queue.
+	Left int
 	// Matched holds the values of the bindings that matched, in no order; nil
 	// where the engine does not keep them. Receivers do not change it.
 	Matched []any

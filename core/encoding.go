@@ -19,6 +19,7 @@ const (
 	encRetain = 1 << iota
 	encProps
 	encOrigin
+	encTransient
 )
 
 const (
@@ -43,6 +44,9 @@ func AppendMessage(b []byte, m *Message) []byte {
 	}
 	if m.Origin != nil {
 		flags |= encOrigin
+	}
+	if m.Transient {
+		flags |= encTransient
 	}
 	b = append(b, encodingVersion, flags, byte(m.Guarantee))
 	b = appendString(b, m.Exchange)
@@ -199,6 +203,7 @@ func DecodeMessage(b []byte) (*Message, error) {
 	copy(m.Payload, d.b)
 	m.Exchange, m.Topic, m.Guarantee = exchange, topic, Guarantee(guarantee)
 	m.Origin, m.Props, m.Retain = origin, props, flags&encRetain != 0
+	m.Transient = flags&encTransient != 0
 	return m, nil
 }
 

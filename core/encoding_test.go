@@ -35,7 +35,7 @@ func rich(t testing.TB) *Message {
 }
 
 func TestMessageOnDiskComesBackWhole(t *testing.T) {
-	for _, m := range []*Message{rich(t), {Topic: rich(t).Topic}, {Topic: rich(t).Topic, Props: &Properties{}}} {
+	for _, m := range []*Message{rich(t), {Topic: rich(t).Topic}, {Topic: rich(t).Topic, Transient: true}, {Topic: rich(t).Topic, Props: &Properties{}}} {
 		got, err := DecodeMessage(AppendMessage(nil, m))
 		if err != nil {
 			t.Fatal(err)

@@ -62,6 +62,9 @@ type Op struct {
 	Consumer Consumer
 	Seq      uint64
 	Outcome  Outcome
+	// Unrouted, which may be nil, is called when no queue takes Message and
+	// nothing of the Apply is refused, before its Done. It must not block.
+	Unrouted func()
 }
 
 // Note is something that a session's adapter keeps on disk beside the

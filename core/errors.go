@@ -1,6 +1,9 @@
 package core
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The kinds of refusal. Everything that core and an engine return wraps one of
 // them (test with errors.Is) and adds a sentence that names the noun. An
@@ -18,3 +21,22 @@ var (
 	ErrTimeout     = errors.New("timed out")
 	ErrClosed      = errors.New("closed")
 )
+
+// Difference says in what a declare differs from what is there. It wraps
+// ErrConflict.
+type Difference struct {
+	// Property is durable, auto_delete, exclusive, internal or type, or the name
+	// of an argument.
+	Property string
+	// Have and Want are the values there and in the declare: a bool, a text, or
+	// for an argument what Headers hold, nil when it is not set.
+	Have, Want any
+}
+
+// Error implements error.
+func (d *Difference) Error() string {
+	return fmt.Sprintf("%v: %s is %v, not %v", ErrConflict, d.Property, d.Have, d.Want)
+}
+
+// Unwrap implements errors.
+func (d *Difference) Unwrap() error { return ErrConflict }

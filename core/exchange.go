@@ -34,7 +34,10 @@ type BindSpec struct {
 	// Filter is the binding key: a filter on a topic exchange, a literal on a
 	// direct one.
 	Filter routing.Filter
-	Args   routing.Headers
+	// Literal, where it is set, is the key as a source reads it whose kind knows
+	// no wildcards, in place of Filter, which such a key need not have.
+	Literal routing.Filter
+	Args    routing.Headers
 	// Value is the adapter's own; it comes back in Delivery.Matched. Binding
 	// the same source, target, filter and arguments again replaces it.
 	Value any

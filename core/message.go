@@ -58,6 +58,9 @@ type Message struct {
 	// Origin is stamped by Session.Publish; clients cannot set it.
 	Origin    *Origin
 	Guarantee Guarantee
+	// Transient: the publisher said that AtLeastOnce is what it wants, rather
+	// than nothing (AMQP 0-9-1, delivery mode 1). Nothing depends on it.
+	Transient bool
 	// Retain asks to keep the message as its topic's last value; only on
 	// TopicExchange. An empty payload clears the value.
 	Retain bool

@@ -159,6 +159,9 @@ func checkName(noun, name string) error {
 	return nil
 }
 
+// generatedPrefix begins the names of queues that the broker named.
+const generatedPrefix = "amq.gen-"
+
 // reservedName tells names that clients cannot declare.
 func reservedName(name string) bool {
 	return strings.HasPrefix(name, "amq.") || strings.HasPrefix(name, "$")

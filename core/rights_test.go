@@ -298,8 +298,8 @@ func TestReservedNames(t *testing.T) {
 				_, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named("amq.q"), Passive: true})
 				return err
 			}, core.ErrNotFound},
-			{"a queue without a name", func() error {
-				_, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named("")})
+			{"a queue without a name that should be there", func() error {
+				_, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named(""), Passive: true})
 				return err
 			}, core.ErrInvalid},
 			{"a name that is too long", func() error {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -205,7 +206,8 @@ func (s *Session) deleteExchange(ctx context.Context, name string, ifUnused bool
 }
 
 // DeclareQueue makes a queue, or takes hold of a group queue. Exclusive queues
-// end with the client session.
+// end with the client session. A named queue without a name gets one that
+// nobody has, which the info tells.
 func (s *Session) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error) {
 	info, err := s.declareQueue(ctx, q)
 	if err == nil && !q.Passive {
@@ -215,10 +217,14 @@ func (s *Session) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, err
 }
 
 func (s *Session) declareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error) {
+	fresh := q.Key == Named("") && !q.Passive
+	if fresh {
+		q.Key.Name = generatedPrefix + rand.Text()
+	}
 	if err := s.allowQueueSpec(q); err != nil {
 		return QueueInfo{}, err
 	}
-	if err := checkQueueName(q.Key, q.Passive); err != nil {
+	if err := checkQueueName(q.Key, q.Passive || fresh); err != nil {
 		return QueueInfo{}, err
 	}
 	if err := s.begin(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -525,5 +526,28 @@ func TestNewcomerMeetsTheEnd(t *testing.T) {
 			last.Close(core.CloseNormal)
 		}
 		h.wantNothing()
+	})
+}
+
+// A queue that its client leaves the name of to the broker.
+func TestGeneratedNames(t *testing.T) {
+	bubble(t, func(h *house) {
+		s := h.fresh("a", plain)
+		one, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named(""), Exclusive: true})
+		h.must(err)
+		other, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named("")})
+		h.must(err)
+		if !strings.HasPrefix(one.Key.Name, "amq.gen-") || one.Key == other.Key {
+			t.Errorf("named %v and %v", one.Key, other.Key)
+		}
+		for _, q := range []core.QueueSpec{{Key: one.Key}, {Key: core.Named(""), Passive: true}} {
+			if _, err := s.DeclareQueue(h.ctx, q); err == nil {
+				t.Errorf("%v was declared again", q.Key)
+			}
+		}
+		s.Close(core.CloseNormal)
+		if _, err := h.fresh("b").DeclareQueue(h.ctx, core.QueueSpec{Key: one.Key, Passive: true}); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("the exclusive one after its session: %v", err)
+		}
 	})
 }

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"slices"
 	"testing/synctest"
 
 	"entrepot/core"
@@ -13,6 +14,7 @@ func applyTests() []test {
 		{"Apply with a settlement that is not held does nothing", applyUnknown},
 		{"Apply to an exchange that is not there does nothing", applyNowhere},
 		{"Apply tells when a message is unroutable", applyUnroutable},
+		{"Apply tells which messages are unroutable, and only when it does the rest", applyUnrouted},
 		{"Apply settles a delivery whose Deliver has not returned", applyQuick},
 		{"Apply with what is no settlement", applyInvalid},
 		{"an empty Apply is done", applyNothing},
@@ -97,6 +99,27 @@ func applyUnroutable(r *rig) {
 	}
 	if n := r.engine.Stats().Unroutable - before; n != 1 {
 		r.Fatalf("%d counted, want 1", n)
+	}
+	r.wantInfo(k, 1, 0, 1)
+}
+
+func applyUnrouted(r *rig) {
+	k := r.queue("q")
+	var lost []string
+	telling := func(name string) core.Op {
+		op := r.publication("", name, "1")
+		op.Unrouted = func() { lost = append(lost, name) }
+		return op
+	}
+	_, err := r.apply(telling("nobody"), r.publication("nowhere", "b", "b"))
+	r.wantError(err, core.ErrNotFound)
+	if len(lost) > 0 {
+		r.Fatalf("told of %v, though nothing was done", lost)
+	}
+	_, err = r.apply(telling("q"), telling("nobody"), r.publication("", "nobody", "2"), telling("no one"))
+	r.must(err)
+	if !slices.Equal(lost, []string{"nobody", "no one"}) {
+		r.Fatalf("told of %v", lost)
 	}
 	r.wantInfo(k, 1, 0, 1)
 }

@@ -1,6 +1,8 @@
 package enginetest
 
 import (
+	"errors"
+
 	"entrepot/core"
 	"entrepot/routing"
 )
@@ -39,7 +41,11 @@ func declareExchange(r *rig) {
 		{Kind: routing.Direct, Internal: true}, {Kind: routing.Direct, Alternate: "amq.direct"},
 	} {
 		other.Name = "x"
-		r.wantError(r.engine.DeclareExchange(r.ctx, other), core.ErrConflict)
+		err := r.engine.DeclareExchange(r.ctx, other)
+		r.wantError(err, core.ErrConflict)
+		if _, ok := errors.AsType[*core.Difference](err); !ok {
+			r.Fatalf("%v does not say in what", err)
+		}
 	}
 	r.wantError(r.engine.DeclareExchange(r.ctx, core.ExchangeSpec{Name: "y", Kind: 77}), core.ErrInvalid)
 }

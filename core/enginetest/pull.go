@@ -37,7 +37,12 @@ func get(r *rig) {
 	if d.Batch == nil || d.Attempts != 0 {
 		r.Fatal("no batch, or attempts at the first time")
 	}
-	r.get(c, "2")
+	if d.Left != 2 {
+		r.Fatalf("%d left, want 2", d.Left)
+	}
+	if left := r.get(c, "2").Left; left != 1 {
+		r.Fatalf("%d left, want 1", left)
+	}
 	r.wantInfo(k, 1, 2, 3)
 	r.settle(c, core.Requeue, d)
 	if d = r.get(c, "1"); d.Attempts != 1 {

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"errors"
 	"time"
 
 	"entrepot/core"
@@ -41,6 +42,9 @@ func declareQueue(r *rig) {
 		other.Key = k
 		_, err := r.engine.DeclareQueue(r.ctx, other)
 		r.wantError(err, core.ErrConflict)
+		if _, ok := errors.AsType[*core.Difference](err); !ok {
+			r.Fatalf("%v does not say in what", err)
+		}
 	}
 	r.wantInfo(k, 1, 0, 3)
 }

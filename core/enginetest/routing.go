@@ -12,6 +12,7 @@ func routingTests() []test {
 		{"names with a slash and a dollar are queue names too", byOddQueueName},
 		{"direct: the key is the binding's [AMQP 3.1.3.1]", direct},
 		{"fanout: every queue [AMQP 3.1.3.2]", fanout},
+		{"a binding's literal is what a kind without wildcards reads", literal},
 		{"topic: the filter matches [AMQP 3.1.3.3]", topics},
 		{"headers: all, any, and with x- [AMQP 3.1.3.4]", headerMatch},
 		{"headers of each message count, not those of the first", headersEachTime},
@@ -22,6 +23,26 @@ func routingTests() []test {
 		{"binding again is no new binding", bindAgain},
 		{"unroutable messages are counted", unroutable},
 	}
+}
+
+func literal(r *rig) {
+	x, err := routing.NewTopic("a", "#")
+	r.must(err)
+	both := func(s *core.BindSpec) { s.Literal = x.Filter() }
+	k := r.queue("q")
+	r.exchange("d", routing.Direct)
+	r.exchange("t", routing.TopicKind)
+	r.bind("d", "a/#", k, both)
+	r.bind("t", "a/#", k, both)
+	r.sendNowhere(r.message("d", "a/b", "1"))
+	m := r.message("d", "a", "2")
+	m.Topic = x
+	r.sendOne(m)
+	r.send("t", "a/b", "3")
+	r.unbind("d", "a/#", k, both)
+	r.unbind("t", "a/#", k, both)
+	r.sendNowhere(r.message("t", "a/b", "4"))
+	r.wantInfo(k, 2, 0, 2)
 }
 
 // queueTopic is the topic of a queue on the default exchange.

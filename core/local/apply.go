@@ -151,7 +151,7 @@ func (a *apply) commit(b *core.Batch, ops []core.Op) (routed bool) {
 			t.queue.putReserved(b, m, t)
 		}
 		if len(r.targets) == 0 {
-			a.engine.unroutable.Add(1)
+			a.unrouted(&ops[i])
 			routed = false
 		}
 	}
@@ -159,6 +159,14 @@ func (a *apply) commit(b *core.Batch, ops []core.Op) (routed bool) {
 		a.claimed[i].settle(b)
 	}
 	return routed
+}
+
+// unrouted: no queue takes the message of op.
+func (a *apply) unrouted(op *core.Op) {
+	a.engine.unroutable.Add(1)
+	if op.Unrouted != nil {
+		op.Unrouted()
+	}
 }
 
 // placed is a message's place in one queue, taken before its batch is written
@@ -267,7 +275,7 @@ func (a *apply) place(ops []core.Op, batch *store.Batch) (places []placed, route
 			}
 		}
 		if len(r.targets) == 0 {
-			a.engine.unroutable.Add(1)
+			a.unrouted(&ops[i])
 			routed = false
 		}
 	}

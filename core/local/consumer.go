@@ -216,7 +216,9 @@ func (c *consumer) Get() (core.Delivery, bool) {
 	} else {
 		c.hold(e)
 	}
-	return e.delivery(&core.Batch{}), true
+	d := e.delivery(&core.Batch{})
+	d.Left = q.waiting()
+	return d, true
 }
 
 // Cancel implements core.Consumer.

@@ -130,8 +130,10 @@ func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueIn
 	defer e.mu.Unlock()
 	q, err := e.findLocked(s.Key, s.By)
 	if q != nil {
-		if err == nil && !s.Passive && !q.like(&s) {
-			err = fmt.Errorf("%v: %w", s.Key, core.ErrConflict)
+		if err == nil && !s.Passive {
+			if d := q.differs(&s); d != nil {
+				err = fmt.Errorf("%v: %w", s.Key, d)
+			}
 		}
 		if err != nil {
 			return core.QueueInfo{}, err

@@ -22,6 +22,30 @@ func newExchange(s core.ExchangeSpec) *exchange {
 	return &exchange{spec: s, cache: routeCache{seed: maphash.MakeSeed()}}
 }
 
+// differs tells in what a second declare is not as the exchange is.
+func (x *exchange) differs(s *core.ExchangeSpec) *core.Difference {
+	for _, p := range []core.Difference{
+		{Property: "type", Have: x.spec.Kind.String(), Want: s.Kind.String()},
+		{Property: "durable", Have: x.spec.Durable, Want: s.Durable},
+		{Property: "auto_delete", Have: x.spec.AutoDelete, Want: s.AutoDelete},
+		{Property: "internal", Have: x.spec.Internal, Want: s.Internal},
+		{Property: "alternate-exchange", Have: argument(x.spec.Alternate), Want: argument(s.Alternate)},
+	} {
+		if p.Have != p.Want {
+			return &p
+		}
+	}
+	return &core.Difference{Property: "arguments"}
+}
+
+// argument is the value of one that is a text, nil when it is not set.
+func argument(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
 // feed counts n more bindings from source.
 func (x *exchange) feed(source string, n int) {
 	if x.fedBy == nil {
@@ -56,7 +80,7 @@ func (e *Engine) DeclareExchange(_ context.Context, s core.ExchangeSpec) error {
 	case passive || have != nil && have.spec == s:
 		return nil
 	case have != nil:
-		return fmt.Errorf("exchange %q (%s): %w", s.Name, have.spec.Kind, core.ErrConflict)
+		return fmt.Errorf("exchange %q: %w", s.Name, have.differs(&s))
 	}
 	if err := e.router.Declare(s.Name, s.Kind, s.Alternate); err != nil {
 		return fmt.Errorf("exchange %q: %w: %w", s.Name, core.ErrInvalid, err)
@@ -189,6 +213,9 @@ func (e *Engine) binding(s *core.BindSpec) (rb routing.Binding[*queue], kind rou
 		return rb, 0, fmt.Errorf("exchange %q: %w", s.Source, core.ErrNotFound)
 	}
 	rb = routing.Binding[*queue]{Source: s.Source, Filter: s.Filter, Args: s.Args}
+	if source.spec.Kind != routing.TopicKind && !s.Literal.IsZero() {
+		rb.Filter = s.Literal
+	}
 	if s.Exchange != "" {
 		if e.exchanges[s.Exchange] == nil {
 			return rb, 0, fmt.Errorf("exchange %q: %w", s.Exchange, core.ErrNotFound)

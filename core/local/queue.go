@@ -3,10 +3,12 @@ package local
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
 	"entrepot/core"
+	"entrepot/routing"
 )
 
 // queue is what waits and what is out for settlement. An idle one costs no
@@ -82,14 +84,33 @@ func (q *queue) adopt(d *core.Drops) {
 	}
 }
 
-// like tells whether the queue is as a second declare says. Without mu.
-func (q *queue) like(s *core.QueueSpec) bool {
-	if s.Durable != q.durable || s.Exclusive != q.exclusive || s.AutoDelete != q.autoDelete || s.Exclusive && s.By != q.by {
-		return false
-	}
+// differs tells in what a second declare is not as the queue is. Without mu.
+func (q *queue) differs(s *core.QueueSpec) *core.Difference {
 	a, b := *q.args, s.Args
 	a.Shown, b.Shown = nil, nil
-	return reflect.DeepEqual(a, b)
+	switch {
+	case s.Exclusive != q.exclusive || s.Exclusive && s.By != q.by:
+		return &core.Difference{Property: "exclusive", Have: q.exclusive, Want: s.Exclusive}
+	case s.Durable != q.durable:
+		return &core.Difference{Property: "durable", Have: q.durable, Want: s.Durable}
+	case s.AutoDelete != q.autoDelete:
+		return &core.Difference{Property: "auto_delete", Have: q.autoDelete, Want: s.AutoDelete}
+	case !reflect.DeepEqual(a, b):
+		return differentArgs(a.Headers(), b.Headers())
+	}
+	return nil
+}
+
+// differentArgs is the first argument that is not the same.
+func differentArgs(have, want routing.Headers) *core.Difference {
+	for _, h := range append(slices.Clone(want), have...) {
+		a, _ := have.Get(h.Name)
+		b, _ := want.Get(h.Name)
+		if !reflect.DeepEqual(a, b) {
+			return &core.Difference{Property: h.Name, Have: a, Want: b}
+		}
+	}
+	return &core.Difference{Property: "arguments"}
 }
 
 // refuses: a full queue answers the publisher instead of dropping. Without mu.
