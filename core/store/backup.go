@@ -7,32 +7,47 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/plus3it/gorecurcopy"
 )
 
+// partName is a file in a directory that is being copied into: what has it is
+// not complete.
+const partName = "incomplete"
+
 // checkpointName begins the name of where a backup's copy is made: inside the
 // data directory, and so on its file system.
 const checkpointName = "checkpoint-"
 
-// ErrBusy: another backup of the store is on its way.
-var ErrBusy = errors.New("a backup is running already")
+// Errors of Backup and Restore.
+var (
+	// ErrBusy: another backup of the store is on its way.
+	ErrBusy = errors.New("a backup is running already")
+	// ErrTarget: the directory to write into is not empty, or no fit place.
+	ErrTarget = errors.New("not written to")
+	// ErrInMemory: there is nothing on disk.
+	ErrInMemory = errors.New("the store is in memory")
+)
 
 // Backup writes a copy of a running store into dir, which must not be there or
 // be empty, on whatever file system. The copy is of one moment: what was
 // committed before the call is in it, of what is committed meanwhile all up to
 // some group. The data directory takes up to twice its room meanwhile, most of
-// it in links. Errors: ErrBusy, ErrFailed, those of the disk. What is not
-// complete is removed.
+// it in links. Errors: ErrBusy, ErrTarget, ErrInMemory, ErrFailed, those of the
+// disk. What is not complete is removed, or refused by Restore.
 func Backup(s *Store, dir string) error {
 	if s.opts.Disk.mem != nil {
-		return errors.New("backup: the store is in memory")
+		return fmt.Errorf("backup: %w", ErrInMemory)
 	}
 	if !s.backing.TryLock() {
 		return fmt.Errorf("backup: %w", ErrBusy)
 	}
 	defer s.backing.Unlock()
+	if within(dir, s.dir) {
+		return fmt.Errorf("backup: %w: %s is inside the data directory", ErrTarget, dir)
+	}
 	if err := emptyDir(s.fs, dir); err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
@@ -61,18 +76,22 @@ func (s *Store) dropCheckpoints() error {
 }
 
 // Restore makes a data directory, which must not be there or be empty, from a
-// backup, which is not changed. Errors: ErrFormat (the backup is of a newer
-// version), ErrCorrupt, those of the disk; the data directory is empty then.
+// backup, which is not changed. Errors: ErrInUse, ErrTarget, ErrFormat (the
+// backup is of a newer version), ErrCorrupt, those of the disk; the data
+// directory is as it was then.
 func Restore(backup, dir string, log *slog.Logger) error {
-	if err := emptyDir(RealDisk().fs, dir); err != nil {
+	if err := free(dir); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	names, err := RealDisk().fs.List(backup)
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	if currentManifest(names) == "" {
+	if currentManifest(names) == "" || slices.Contains(names, partName) {
 		return fmt.Errorf("restore: %s is no backup, or not a complete one", backup)
+	}
+	if within(dir, backup) {
+		return fmt.Errorf("restore: %w: %s is inside the backup", ErrTarget, dir)
 	}
 	if err := copyDir(backup, dir); err != nil {
 		return fmt.Errorf("restore: %w", err)
@@ -88,15 +107,65 @@ func Restore(backup, dir string, log *slog.Logger) error {
 	return nil
 }
 
+// free refuses a directory that a broker has, or that is not empty.
+func free(dir string) error {
+	disk := RealDisk().fs
+	if _, err := disk.Stat(filepath.Join(dir, lockName)); err == nil {
+		l, err := lockDir(disk, dir)
+		if err != nil {
+			return err
+		}
+		if err := l.Close(); err != nil {
+			return fmt.Errorf("data directory: %w", err)
+		}
+	}
+	return emptyDir(disk, dir)
+}
+
+// within tells whether a directory, which need not be there, is another one or
+// inside it.
+func within(dir, of string) bool {
+	outer, err := os.Stat(of)
+	if err != nil {
+		return false
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return false
+	}
+	for {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real
+		}
+		if i, err := os.Stat(dir); err == nil && os.SameFile(i, outer) {
+			return true
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return false
+		}
+		dir = up
+	}
+}
+
 // copyDir copies the files of one directory into another one, which is made or
 // is empty, and syncs them.
 func copyDir(from, to string) error {
-	if err := os.MkdirAll(to, 0o750); err != nil {
+	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
-	err := gorecurcopy.CopyDirectory(from, to)
+	part := filepath.Join(to, partName)
+	err := os.WriteFile(part, nil, 0o600)
+	if err == nil {
+		err = syncPath(to)
+	}
+	if err == nil {
+		err = gorecurcopy.CopyDirectory(from, to)
+	}
 	if err == nil {
 		err = syncCopy(from, to)
+	}
+	if err == nil {
+		err = errors.Join(os.Remove(part), syncPath(to))
 	}
 	if err != nil {
 		return errors.Join(err, clearDir(to))

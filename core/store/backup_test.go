@@ -92,6 +92,15 @@ func TestBackupRefuses(t *testing.T) {
 	if err := Backup(s, full); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("into a directory with something in it: %v", err)
 	}
+	link := filepath.Join(full, "link")
+	if err := os.Symlink(data, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, inside := range []string{data, filepath.Join(data, "b"), filepath.Join(data, "b", "c"), filepath.Join(link, "b")} {
+		if err := Backup(s, inside); !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), "inside the data directory") {
+			t.Errorf("into %s: %v", inside, err)
+		}
+	}
 	if err := Backup(s, filepath.Join(full, "mine")); err == nil {
 		t.Error("into a file")
 	}
@@ -164,6 +173,19 @@ func TestRestoreRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	cut := filepath.Join(dir, "cut")
+	if err := copyDir(good, cut); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(cut, partName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(cut, Options{}); err == nil || !strings.Contains(err.Error(), "not complete") {
+		t.Errorf("opened what is not complete: %v", err)
+	}
+	running := filepath.Join(dir, "running")
+	r := openReal(t, running)
+	defer r.Close()
 	for i, c := range []struct {
 		backup, to string
 		is         error
@@ -172,6 +194,9 @@ func TestRestoreRefuses(t *testing.T) {
 		{good, good, nil, "not empty"},
 		{filepath.Join(dir, "nowhere"), "", os.ErrNotExist, ""},
 		{partial, "", nil, "no backup"},
+		{cut, "", nil, "no backup"},
+		{good, running, ErrInUse, "running"},
+		{good, filepath.Join(good, "in"), ErrTarget, "inside the backup"},
 		{newer, "", ErrFormat, "knows up to"},
 		{damaged, "", ErrCorrupt, ""},
 		{good, "", nil, ""},

@@ -67,7 +67,7 @@ func openError(err error) error {
 
 // damaged is for what stands in the way of a start.
 func damaged(err error) error {
-	return fmt.Errorf("%w: %s; \"entrepot repair\" saves what can be saved into a new directory", ErrCorrupt, plain(err))
+	return fmt.Errorf("%w: %s; \"entrepot repair NEW-DIR\" saves what can be saved of it into a new directory", ErrCorrupt, plain(err))
 }
 
 // plain is an error's text on one line.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,6 +47,9 @@ func inspect(fsys vfs.FS, dir string) error {
 	names, err := fsys.List(dir)
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
+	}
+	if slices.Contains(names, partName) {
+		return fmt.Errorf("data directory %s is not complete: a restore or backup into it was interrupted; empty it and do that again", dir)
 	}
 	current := currentManifest(names)
 	oldest := uint64(0)

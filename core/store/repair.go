@@ -90,7 +90,7 @@ func repair(from *Disk, src string, to *Disk, dst string, log *slog.Logger) (rep
 func emptyDir(fsys vfs.FS, dir string) error {
 	names, err := fsys.List(dir)
 	if err == nil && len(names) > 0 {
-		return fmt.Errorf("directory %s is not empty", dir)
+		return fmt.Errorf("%w: %s is not empty", ErrTarget, dir)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
