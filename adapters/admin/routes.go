@@ -66,8 +66,9 @@ func metrics(realms *core.Realms, refused func() map[string]uint64, own []Counts
 }
 
 // guard is what holds for every request: this machine's names only, reading
-// only, no body to speak of, nothing kept or guessed by a browser.
-func guard(next http.Handler) http.Handler {
+// only but for commands, no body to speak of, nothing kept or guessed by a
+// browser.
+func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -76,16 +77,25 @@ func guard(next http.Handler) http.Handler {
 		switch {
 		case !loopbackHost(r.Host):
 			text(w, http.StatusMisdirectedRequest, "the Host header names another machine: use localhost, 127.0.0.1 or [::1]\n")
+		case r.Method == http.MethodPost && s.commands[r.URL.Path]:
+			s.pass(w, r, next)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")
 			text(w, http.StatusMethodNotAllowed, "GET and HEAD only\n")
-		case r.ContentLength > maxBody:
-			text(w, http.StatusRequestEntityTooLarge, "a request here has no body\n")
 		default:
-			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-			next.ServeHTTP(w, r)
+			s.pass(w, r, next)
 		}
 	})
+}
+
+// pass lets a request on whose body is short.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if r.ContentLength > maxBody {
+		text(w, http.StatusRequestEntityTooLarge, "the request's body is too large\n")
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	next.ServeHTTP(w, r)
 }
 
 // loopbackHost tells whether a Host header names this machine by itself. None

@@ -15,17 +15,18 @@ import (
 
 const (
 	maxHeader = 16 << 10
-	maxBody   = 4 << 10 // of a request; nothing here reads one
+	maxBody   = 4 << 10 // of a request
 )
 
 // Server answers HTTP on any number of listeners.
 type Server struct {
-	http    http.Server
-	paths   *http.ServeMux
-	log     *slog.Logger
-	limit   int
-	open    atomic.Int64
-	refused atomic.Uint64
+	http     http.Server
+	paths    *http.ServeMux
+	commands map[string]bool // paths that take POST
+	log      *slog.Logger
+	limit    int
+	open     atomic.Int64
+	refused  atomic.Uint64
 
 	mu      sync.Mutex
 	closing bool
@@ -38,9 +39,9 @@ type Server struct {
 // goroutine.
 func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[string]uint64, log *slog.Logger, own ...Counts) *Server {
 	log = log.With("protocol", "http")
-	s := &Server{log: log, limit: cfg.MaxConnections, paths: routes(realms, ready, refused, own, log)}
+	s := &Server{log: log, limit: cfg.MaxConnections, paths: routes(realms, ready, refused, own, log), commands: map[string]bool{}}
 	s.http = http.Server{
-		Handler:           guard(s.paths),
+		Handler:           s.guard(s.paths),
 		ReadHeaderTimeout: cfg.HeaderTimeout,
 		ReadTimeout:       2 * cfg.HeaderTimeout,
 		WriteTimeout:      cfg.WriteTimeout,

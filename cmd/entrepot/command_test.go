@@ -217,6 +217,10 @@ func TestCommandLines(t *testing.T) {
 		{"sub stomp://h/topic/a -i x", usage, "", "--id is for mqtt:// only"},
 		{"sub stomp://h/topic/a -R", usage, "", "--no-retained is for mqtt:// only"},
 		{"sub stomp://127.0.0.1:1/topic/a", 1, "", "nobody listens there"},
+		{"backup", usage, "", "accepts 1 arg(s), received 0\nTry 'entrepot backup --help'.\n"},
+		{"restore", usage, "", "Try 'entrepot restore --help'.\n"},
+		{"repair a b", usage, "", "Try 'entrepot repair --help'.\n"},
+		{"backup --config " + bad + " x", usage, "", bad + ":2: log.levl"},
 		{"bench", usage, "", "Try 'entrepot bench --help'."},
 	} {
 		t.Run(c.args, func(t *testing.T) {
@@ -252,7 +256,7 @@ func TestCheckReadsTheEnvironment(t *testing.T) {
 
 // Each value in the help has a name that says what it is.
 func TestHelp(t *testing.T) {
-	for _, name := range []string{"serve", "pub", "sub", "passwd"} {
+	for _, name := range []string{"serve", "pub", "sub", "passwd", "backup", "restore", "repair"} {
 		r := do(t, "", name, "--help")
 		if r.code != 0 || !strings.Contains(r.out, "Examples:") {
 			t.Errorf("%s: %s", name, r.out)

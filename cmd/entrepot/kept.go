@@ -13,6 +13,7 @@ import (
 // kept is the store that the realms share; without one all is in memory.
 type kept struct {
 	store *store.Store
+	dir   string
 	log   *slog.Logger
 }
 
@@ -30,7 +31,7 @@ func openStore(c store.Config, log *slog.Logger) (*kept, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	log.Info("data directory", "path", c.Data)
-	return &kept{store: st, log: log}, nil
+	return &kept{store: st, dir: c.Data, log: log}, nil
 }
 
 // broker makes a realm's broker with what is kept of it.

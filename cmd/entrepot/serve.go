@@ -101,6 +101,7 @@ type front struct {
 	protocol string
 	server   server
 	listen   []string
+	bound    []string // addresses, by open
 }
 
 // serve runs a broker until ctx ends, and stops it in order.
@@ -124,15 +125,17 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	var ready atomic.Bool
 
 	m, s := mqtt.New(cfg.MQTT, realms, log), stomp.New(cfg.STOMP, realms, log)
-	clients := []front{{"mqtt", m, cfg.MQTT.Listen}, {"stomp", s, cfg.STOMP.Listen}}
+	clients := []front{{protocol: "mqtt", server: m, listen: cfg.MQTT.Listen}, {protocol: "stomp", server: s, listen: cfg.STOMP.Listen}}
 	var all []front
 	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log, admin.Counts{
 		Name: "mqtt_told_total", Help: "Refusals and errors that MQTT clients were told of.", Label: "code", Read: m.Told})
 	carry(web, cfg, log, m, s)
-	all = append(clients, front{"http", web, cfg.HTTP.Listen})
+	asked := takeBackups(web, kept, log)
+	all = append(clients, front{protocol: "http", server: web, listen: cfg.HTTP.Listen})
 
 	err = open(all, log)
 	if err == nil {
+		defer asked.announce(all[len(all)-1].bound)()
 		ready.Store(true)
 		log.Info("ready", "version", version())
 		<-ctx.Done()
@@ -210,6 +213,7 @@ func open(fronts []front, log *slog.Logger) error {
 			if err := f.server.Serve(l); err != nil {
 				return err
 			}
+			fronts[i].bound = append(fronts[i].bound, shown(l.Addr()))
 			log.Info("listening", "protocol", f.protocol, "address", shown(l.Addr()))
 		}
 	}

@@ -208,6 +208,13 @@ func (f *logFile) records(do func([]byte), lost func(from, to int)) {
 	})
 }
 
+// torn tells whether the file ends within a record.
+func (f *logFile) torn() bool {
+	open := false
+	f.chunks(func(c chunk) { open = !c.last && !c.trailer }, func(_, to int) { open = to < 0 })
+	return open
+}
+
 // damage is the first place where something is wrong that no power cut
 // explains; -1 when there is none.
 func (f *logFile) damage() int {

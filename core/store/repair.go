@@ -140,8 +140,21 @@ func (r *repairer) look() (err error) {
 	r.manifest, r.report.Guessed = m, !whole
 	if !whole {
 		r.lost(Loss{File: current, Reason: "part of the manifest is damaged"})
+	} else if (&logFile{b: b}).torn() || r.strange() {
+		// A power cut does that, and loses nothing; others may have cut more.
+		r.report.Guessed = true
+		r.lost(Loss{File: current, Reason: "the manifest's end may be missing"})
 	}
 	return nil
+}
+
+// strange tells whether there are tables that the manifest has never heard of.
+func (r *repairer) strange() bool {
+	return slices.ContainsFunc(r.names, func(name string) bool {
+		n, ok := fileNumber(name, tableSuffix)
+		_, known := r.manifest.tables[n]
+		return ok && !known && !r.manifest.gone[n]
+	})
 }
 
 // lock keeps a broker out of the directory, if it has a lock: nothing is made

@@ -214,8 +214,19 @@ func TestRepairWithoutManifest(t *testing.T) {
 		got, rep := saved(t, d)
 		compare(t, kind, got, want, rep, 0)
 	}
+	manifest := filesOf(t, before, "MANIFEST")[0]
+	size, err := before.Size(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for left := int64(0); left < size; left += 7 {
+		d := before.Crash(100, 1)
+		cut(t, d, manifest, int(left))
+		got, rep := saved(t, d)
+		compare(t, fmt.Sprintf("cut to %d bytes", left), got, want, rep, 0)
+	}
 	d := before.Crash(100, 1)
-	zero(t, d, filesOf(t, d, "MANIFEST")[0], 0, 64)
+	zero(t, d, manifest, 0, 64)
 	got, rep := saved(t, d)
 	compare(t, "zeroed", got, want, rep, 0)
 	if len(rep.Lost) == 0 || !rep.Guessed {

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"entrepot/adapters/admin"
+	"entrepot/conf"
+	"entrepot/core/store"
+)
+
+// backupPath is where a broker is asked for a backup.
+const backupPath = "/api/v1/backup"
+
+// maxAnswer bounds what is read of a broker's answer, in bytes.
+const maxAnswer = 64 << 10
+
+// backupRequest is what is asked, backupAnswer what was done or why not.
+type backupRequest struct {
+	Dir string `json:"dir"` // absolute, on the broker's machine
+}
+
+type backupAnswer struct {
+	Bytes   int64   `json:"bytes,omitempty"`
+	Seconds float64 `json:"seconds,omitempty"`
+	Error   string  `json:"error,omitempty"`
+}
+
+func backupCommand() *cobra.Command {
+	var file, data string
+	c := &cobra.Command{
+		Use:   "backup DIR",
+		Short: "Copy a running broker's data into a new directory",
+		Long: `Copy what a running broker has on disk into DIR, which must be empty or not be
+there: everything that was confirmed before, as it stood at one moment. Clients
+go on meanwhile. DIR may be on another disk; it may not be inside the data
+directory. The broker writes it, as the user that it runs as.
+
+The broker is found by its data directory, so this command has to run on the
+broker's machine, as a user who may read that. The broker's HTTP must not be
+off. Interrupting this command does not interrupt the backup.
+
+While it is written, the data directory needs room for what changes meanwhile.
+The data of a broker that does not run can be copied as it lies there.
+'entrepot restore' makes a data directory from either copy.`,
+		Example: `  entrepot backup /mnt/backups/monday
+  entrepot backup --data /var/lib/entrepot /mnt/backups/monday
+  entrepot backup --config /etc/entrepot.toml "/mnt/backups/$(date +%F)"`,
+		Args: cobra.ExactArgs(1),
+	}
+	dataFlags(c, &file, &data)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		dir, err := dataDir(c, file, data)
+		if err != nil {
+			return err
+		}
+		target, err := filepath.Abs(args[0])
+		if err != nil {
+			return fmt.Errorf("backup: %w", err)
+		}
+		a, err := askBackup(c.Context(), dir, target)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "backup of %s in %s: %s in %.1f s\n", dir, target, mebibytes(a.Bytes), a.Seconds)
+		return err
+	}
+	return c
+}
+
+// dataFlags say which data directory is meant.
+func dataFlags(c *cobra.Command, file, data *string) {
+	c.Flags().StringVarP(file, "config", "c", "", "settings `FILE` of the broker")
+	c.Flags().StringVar(data, "data", "", "data `DIR` of the broker (default entrepot-data, in the current folder)")
+}
+
+// dataDir is the data directory that serve would have with the same flags.
+func dataDir(c *cobra.Command, file, data string) (string, error) {
+	cfg, err := load(file, func(cfg *conf.Config) {
+		if c.Flags().Changed("data") {
+			cfg.Store.Data = data
+		}
+	})
+	if err == nil && cfg.Store.Data == "" {
+		err = settings(errors.New("the settings keep everything in memory: there is no data directory"))
+	}
+	return cfg.Store.Data, err
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// askBackup has the broker on data directory dir write a backup.
+func askBackup(ctx context.Context, dir, target string) (backupAnswer, error) {
+	var a backupAnswer
+	at, err := readControl(dir)
+	if err != nil {
+		return a, err
+	}
+	body, err := json.Marshal(backupRequest{target})
+	if err != nil {
+		return a, fmt.Errorf("backup: %w", err)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+backupPath, bytes.NewReader(body))
+	if err != nil {
+		return a, fmt.Errorf("backup: %w", err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+at.Token)
+	to := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		network, address := "tcp", at.HTTP
+		if path, unix := strings.CutPrefix(address, "unix:"); unix {
+			network, address = "unix", path
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
+	defer to.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: to}).Do(r)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist):
+		return a, fmt.Errorf("the broker on data directory %s is not running any more: it was ended without a farewell", dir)
+	case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET):
+		return a, errors.New("the broker stopped while it wrote the backup, which is not complete")
+	case err != nil:
+		return a, fmt.Errorf("backup: %w", err)
+	}
+	defer resp.Body.Close()
+	return a, readAnswer(resp, &a)
+}
+
+// readAnswer turns a refusal into an error.
+func readAnswer(resp *http.Response, a *backupAnswer) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("backup: answer: %w", err)
+	}
+	err = json.Unmarshal(text, a)
+	switch {
+	case err == nil && resp.StatusCode == http.StatusOK:
+		return nil
+	case err == nil && a.Error != "":
+		return errors.New(a.Error)
+	}
+	return fmt.Errorf("backup: the broker answers %s: %.200s", resp.Status, bytes.TrimSpace(text))
+}
+
+// backups writes backups when asked over HTTP.
+type backups struct {
+	kept  *kept
+	token string
+	log   *slog.Logger
+}
+
+// takeBackups lets a broker be asked for backups at web.
+func takeBackups(web *admin.Server, k *kept, log *slog.Logger) *backups {
+	b := &backups{k, newToken(), log}
+	web.HandleCommand(backupPath, b)
+	return b
+}
+
+// announce leaves word in the data directory of where to ask. What it returns
+// takes that back.
+func (b *backups) announce(addresses []string) (withdraw func()) {
+	if b.kept.store == nil || len(addresses) == 0 {
+		return func() {}
+	}
+	if err := writeControl(b.kept.dir, addresses[0], b.token); err != nil {
+		b.log.Warn("no backups can be asked for", "error", err)
+	}
+	return func() {
+		if err := dropControl(b.kept.dir); err != nil {
+			b.log.Warn("left behind", "error", err)
+		}
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (b *backups) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	given := []byte(r.Header.Get("Authorization"))
+	var q backupRequest
+	switch {
+	case b.kept.store == nil:
+		answer(w, http.StatusConflict, backupAnswer{Error: "backup: the broker keeps everything in memory (--memory)"})
+	case subtle.ConstantTimeCompare(given, []byte("Bearer "+b.token)) != 1:
+		answer(w, http.StatusUnauthorized, backupAnswer{Error: "backup: the token is not the one in the data directory's " + controlName})
+	case json.NewDecoder(r.Body).Decode(&q) != nil || !filepath.IsAbs(q.Dir):
+		answer(w, http.StatusBadRequest, backupAnswer{Error: `backup: {"dir": "/ABSOLUTE/PATH"} expected`})
+	default:
+		b.write(w, q.Dir)
+	}
+}
+
+func (b *backups) write(w http.ResponseWriter, dir string) {
+	// A large one takes longer than other requests may. Where no deadline can
+	// be moved there is none.
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Time{})
+	_ = c.SetWriteDeadline(time.Time{})
+	begin := time.Now()
+	err := store.Backup(b.kept.store, dir)
+	var size int64
+	if err == nil {
+		size, err = treeSize(dir)
+	}
+	if err != nil {
+		answer(w, backupStatus(err), backupAnswer{Error: err.Error()})
+		return
+	}
+	a := backupAnswer{Bytes: size, Seconds: time.Since(begin).Seconds()}
+	b.log.Info("backup", "path", dir, "bytes", a.Bytes, "seconds", a.Seconds)
+	answer(w, http.StatusOK, a)
+}
+
+// backupStatus is the HTTP status for what went wrong.
+func backupStatus(err error) int {
+	switch {
+	case errors.Is(err, store.ErrTarget), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOTDIR):
+		return http.StatusUnprocessableEntity
+	case errors.Is(err, store.ErrBusy):
+		return http.StatusConflict
+	case errors.Is(err, syscall.ENOSPC):
+		return http.StatusInsufficientStorage
+	case errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// answer writes a whole answer. That the client went away meanwhile is its
+// affair.
+func answer(w http.ResponseWriter, status int, a backupAnswer) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(a)
+}
+
+// treeSize is how many bytes the files under dir have.
+func treeSize(dir string) (sum int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		i, err := e.Info()
+		if err == nil {
+			sum += i.Size()
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("size of %s: %w", dir, err)
+	}
+	return sum, nil
+}
