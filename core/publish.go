@@ -16,7 +16,10 @@ import (
 // Refusals: ErrNotAllowed, ErrTooLarge, ErrInvalid, ErrFull (a queue that
 // rejects, the limit of retained messages), ErrNotFound (no such exchange),
 // ErrUnsupported (retain outside of topics), ErrClosed.
-func (s *Session) Publish(l *Lane, m *Message, done Done) {
+func (s *Session) Publish(l *Lane, m *Message, done Done) { s.publish(l, m, nil, done) }
+
+// publish is Publish with notes beside the message.
+func (s *Session) publish(l *Lane, m *Message, notes []Op, done Done) {
 	if l == nil {
 		l = &Lane{Batch: &Batch{}}
 		defer l.Batch.Flush()
@@ -30,7 +33,7 @@ func (s *Session) Publish(l *Lane, m *Message, done Done) {
 		done(false, err)
 		return
 	}
-	s.broker.publish(l.Batch, m, done)
+	s.broker.publish(l.Batch, m, notes, done)
 }
 
 // place is the lane's place for done, nil for none.
@@ -210,9 +213,14 @@ func withoutBrokerHeaders(hs routing.Headers, from int) routing.Headers {
 	return kept
 }
 
-// publish routes a message that was admitted, or is the broker's own.
-func (b *Broker) publish(batch *Batch, m *Message, done Done) {
+// publish routes a message that was admitted, or is the broker's own, with
+// notes that are written as one with it.
+func (b *Broker) publish(batch *Batch, m *Message, notes []Op, done Done) {
 	if !m.Retain {
+		if len(notes) > 0 {
+			b.engine.Apply(batch, append([]Op{{Message: m}}, notes...), done)
+			return
+		}
 		b.engine.Publish(batch, m, done)
 		return
 	}
@@ -230,7 +238,7 @@ func (b *Broker) publish(batch *Batch, m *Message, done Done) {
 	}
 	err := b.retained.publish(m, func() {
 		if kept {
-			b.engine.Apply(batch, b.kept(m), done)
+			b.engine.Apply(batch, append(b.kept(m), notes...), done)
 			return
 		}
 		b.engine.Publish(batch, m, done)
@@ -281,6 +289,6 @@ func (b *Broker) publishOwn(m *Message, done Done) {
 		m.Props.Expires = time.Now().Add(m.Props.TTL)
 	}
 	batch := &Batch{}
-	b.publish(batch, m, done)
+	b.publish(batch, m, nil, done)
 	batch.Flush()
 }

@@ -69,14 +69,18 @@ func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, 
 		if err != nil {
 			return nil, false, fmt.Errorf("session %q: %w", h.ClientID, err)
 		}
-		if ok {
-			b.opened(s)
-			if err := s.synced(); err != nil {
-				s.Close(CloseLost)
-				return nil, false, err
-			}
-			return s, resumed, nil
+		if !ok {
+			continue
 		}
+		b.opened(s)
+		if s.wrote {
+			err = s.synced()
+		}
+		if err != nil {
+			s.Close(CloseLost)
+			return nil, false, err
+		}
+		return s, resumed, nil
 	}
 }
 
@@ -117,6 +121,7 @@ func (r *record) enter(s *Session) (resumed, ok bool, err error) {
 	if r.gone {
 		return false, false, nil
 	}
+	s.wrote = r.onDisk
 	old, known := r.current, r.id != 0
 	// A session that does not outlive its connection is none to resume.
 	resumed = known && !s.hello.Clean && r.expiry != 0
@@ -146,6 +151,7 @@ func (r *record) enter(s *Session) (resumed, ok bool, err error) {
 	r.keep()
 	s.origin = &Origin{Protocol: s.hello.Protocol, ClientID: s.hello.ClientID,
 		User: s.hello.Principal.User, Session: r.id}
+	s.wrote = s.wrote || r.onDisk
 	return resumed, true, nil
 }
 

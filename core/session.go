@@ -67,6 +67,7 @@ type Session struct {
 	drops   *Drops
 	unheard unheard
 	ended   atomic.Bool
+	wrote   bool // something of the record is, or was, on the disk; Connect's
 	grants  grants
 
 	// verbs is held shared by every verb that changes what the session has in
@@ -211,7 +212,7 @@ func (s *Session) deleteExchange(ctx context.Context, name string, ifUnused bool
 func (s *Session) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error) {
 	info, err := s.declareQueue(ctx, q)
 	if err == nil && !q.Passive {
-		err = s.noted()
+		err = s.noted(q.Key)
 	}
 	return info, err
 }
@@ -263,7 +264,7 @@ func checkQueueName(k QueueKey, passive bool) error {
 func (s *Session) DeleteQueue(ctx context.Context, k QueueKey, o DeleteOptions) (int, error) {
 	n, err := s.deleteQueue(ctx, k, o)
 	if err == nil {
-		err = s.noted()
+		err = s.noted(k)
 	}
 	return n, err
 }
@@ -312,7 +313,7 @@ func (s *Session) Bind(ctx context.Context, b BindSpec) error {
 	b.By = s.ID()
 	src, err := s.bind(ctx, b)
 	if err == nil {
-		err = s.synced()
+		err = s.bound(&b)
 	}
 	if src == nil || err != nil {
 		return err
@@ -334,7 +335,7 @@ func (s *Session) Unbind(ctx context.Context, b BindSpec) error {
 	if err := s.unbind(ctx, b); err != nil {
 		return err
 	}
-	return s.synced()
+	return s.bound(&b)
 }
 
 func (s *Session) unbind(ctx context.Context, b BindSpec) error {

@@ -78,10 +78,7 @@ func (v *vault) sync() error {
 	if v == nil {
 		return nil
 	}
-	if err := v.store.Sync(); err != nil {
-		return fmt.Errorf("disk: %w: %w", ErrFull, err)
-	}
-	return nil
+	return diskError(v.store.Sync())
 }
 
 // sessionRecord is a client session on disk. Fields are added, never changed.
@@ -100,16 +97,14 @@ type sessionRecord struct {
 // is on disk of it otherwise goes. With r.mu held.
 func (r *record) keep() {
 	v := r.broker.vault
-	if v == nil || !r.resumable {
+	if v == nil || !r.resumable || r.expiry == 0 && !r.onDisk {
 		return
 	}
 	var b store.Batch
 	if r.expiry == 0 {
-		if r.onDisk {
-			b.Delete(v.session(r.name))
-			r.dropNotes(&b, r.id)
-			r.onDisk = false
-		}
+		b.Delete(v.session(r.name))
+		r.dropNotes(&b, r.id)
+		r.onDisk = false
 	} else {
 		b.Set(v.session(r.name), r.encode())
 		r.onDisk = true
@@ -179,6 +174,7 @@ func (r *record) lastWill() *Will {
 // connection then are as if it was lost now.
 func (b *Broker) Restore(st *store.Store) error {
 	b.vault = newVault(st, b.realm)
+	st.Restate(b.restate)
 	b.retained.expired = func(t routing.Topic) {
 		var batch store.Batch
 		batch.Delete(b.vault.retained(t))
@@ -335,16 +331,29 @@ func (g *groups) restore(r *record, held []QueueKey) {
 // synced waits for what a verb wrote, after its locks.
 func (s *Session) synced() error { return s.broker.vault.sync() }
 
-// noted is synced where the verb changed what the session holds.
-func (s *Session) noted() error {
+// noted is synced where the verb changed what the session holds. Nothing is on
+// the disk of a queue that is only a session's own and ends with it.
+func (s *Session) noted(k QueueKey) error {
 	if s.broker.vault == nil {
 		return nil
 	}
 	s.rec.mu.Lock()
-	if s.rec.current == s {
+	lasts := s.rec.onDisk
+	if s.rec.current == s && lasts {
 		s.rec.keep()
 	}
 	s.rec.mu.Unlock()
+	if !lasts && k.Kind != NamedQueue {
+		return nil
+	}
+	return s.synced()
+}
+
+// bound is synced for a binding.
+func (s *Session) bound(b *BindSpec) error {
+	if s.broker.vault == nil || b.Exchange == "" && b.Queue.Kind != NamedQueue && !s.Lasting() {
+		return nil
+	}
 	return s.synced()
 }
 

@@ -106,7 +106,15 @@ func (d *disk) addQueue(q *queue) {
 	d.next++
 	q.shelf = newShelf(q, &spool{store: d.store, space: d.space, queue: d.next, boot: d.boot})
 	q.lastSeq = d.boot << seqBits
-	if !q.durable {
+	if q.durable.Load() {
+		d.harden(q)
+	}
+}
+
+// harden keeps a queue. A group's becomes durable with its first member that
+// lasts, who binds it after, and then keeps what comes from there on.
+func (d *disk) harden(q *queue) {
+	if d == nil {
 		return
 	}
 	var b store.Batch
@@ -139,7 +147,7 @@ func bindingOnDisk(b *routing.Binding[*queue]) []byte {
 
 // dropQueue forgets a queue and its bindings; its messages go in queue.end.
 func (d *disk) dropQueue(q *queue, bindings []routing.Binding[*queue]) {
-	if d == nil || !q.durable {
+	if d == nil || !q.durable.Load() {
 		return
 	}
 	var b store.Batch
@@ -193,7 +201,7 @@ func (e *Engine) lasts(b *routing.Binding[*queue]) bool {
 	if b.Exchange != "" {
 		return e.exchanges[b.Exchange].spec.Durable
 	}
-	return b.Queue.durable
+	return b.Queue.durable.Load()
 }
 
 // addBinding keeps a binding. With mu held.

@@ -138,6 +138,9 @@ func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueIn
 		if err != nil {
 			return core.QueueInfo{}, err
 		}
+		if s.Durable && !s.Passive && !q.durable.Swap(true) {
+			e.disk.harden(q)
+		}
 		q.adopt(s.Drops)
 		q.used()
 		return q.info(), nil

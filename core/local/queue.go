@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"entrepot/core"
@@ -23,7 +24,8 @@ type queue struct {
 	named  *target // of the default exchange; nil for queues that have no name there
 	limit  int     // how often a message may be given back; negative: for ever
 
-	durable, exclusive, autoDelete bool
+	durable               atomic.Bool
+	exclusive, autoDelete bool
 
 	mu        sync.Mutex
 	ready     ring     // never handed over
@@ -63,8 +65,8 @@ type queue struct {
 }
 
 func newQueue(e *Engine, s core.QueueSpec) *queue {
-	q := &queue{engine: e, key: s.Key, args: &e.plain, drops: s.Drops, by: s.By,
-		durable: s.Durable, exclusive: s.Exclusive, autoDelete: s.AutoDelete}
+	q := &queue{engine: e, key: s.Key, args: &e.plain, drops: s.Drops, by: s.By, exclusive: s.Exclusive, autoDelete: s.AutoDelete}
+	q.durable.Store(s.Durable)
 	if !reflect.ValueOf(s.Args).IsZero() {
 		q.args = &s.Args
 	}
@@ -84,15 +86,19 @@ func (q *queue) adopt(d *core.Drops) {
 	}
 }
 
-// differs tells in what a second declare is not as the queue is. Without mu.
+// differs tells in what a second declare is not as the queue is; a group's is as
+// its first member said. Without mu.
 func (q *queue) differs(s *core.QueueSpec) *core.Difference {
+	if q.key.Kind == core.GroupQueue {
+		return nil
+	}
 	a, b := *q.args, s.Args
 	a.Shown, b.Shown = nil, nil
 	switch {
 	case s.Exclusive != q.exclusive || s.Exclusive && s.By != q.by:
 		return &core.Difference{Property: "exclusive", Have: q.exclusive, Want: s.Exclusive}
-	case s.Durable != q.durable:
-		return &core.Difference{Property: "durable", Have: q.durable, Want: s.Durable}
+	case s.Durable != q.durable.Load():
+		return &core.Difference{Property: "durable", Have: q.durable.Load(), Want: s.Durable}
 	case s.AutoDelete != q.autoDelete:
 		return &core.Difference{Property: "auto_delete", Have: q.autoDelete, Want: s.AutoDelete}
 	case !reflect.DeepEqual(a, b):

@@ -51,7 +51,7 @@ func (e *Engine) records() map[string][]byte {
 		}
 	}
 	for k, q := range e.queues {
-		if q.durable {
+		if q.durable.Load() {
 			all[string(e.disk.space.queue(k))] = queueOnDisk(q)
 		}
 	}

@@ -64,7 +64,7 @@ func (q *queue) onDisk() int {
 // keeps tells whether a message that a route brings here is written to disk
 // before it is confirmed. Without mu.
 func (q *queue) keeps(m *core.Message, t *target) bool {
-	return q.durable && q.shelf != nil && m.Guarantee >= core.Durable && !t.atMostOnce
+	return q.durable.Load() && q.shelf != nil && m.Guarantee >= core.Durable && !t.atMostOnce
 }
 
 // takes tells whether a new message goes on disk only.
