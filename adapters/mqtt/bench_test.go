@@ -65,3 +65,85 @@ func BenchmarkQoS0(b *testing.B) {
 		})
 	}
 }
+
+// confirmed is one round of messages at QoS 1 or 2 and all that is said about
+// them, from socket to socket.
+type confirmed struct {
+	pub, sub     *plainClient
+	qos, count   int
+	out, in      []byte
+	answers      []byte
+	say, release []byte
+}
+
+func newConfirmed(t testing.TB, qos int, connect string) *confirmed {
+	addr, _ := listen(t, testConfig())
+	r := &confirmed{qos: qos, count: 100}
+	r.sub = dialPlain(t, addr, "connect id=s v=4 "+connect, fmt.Sprint("subscribe id=1 f=bench/topic q=", qos))
+	r.pub = dialPlain(t, addr, "connect id=p v=4 "+connect)
+	r.out = block(r.count, 4, qos, "rep:64")
+	r.in = make([]byte, len(r.out))
+	r.answers = make([]byte, 4*r.count)
+	for id := range r.count {
+		r.release = append(r.release, 0x62, 2, 0, byte(id+1))
+	}
+	return r
+}
+
+// swap writes and reads on one connection.
+func (r *confirmed) swap(t testing.TB, c *plainClient, out, in []byte) {
+	if _, err := c.conn.Write(out); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c.conn, in); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// receive takes the deliveries and answers each with a packet of that kind.
+func (r *confirmed) receive(t testing.TB, first byte) {
+	if _, err := io.ReadFull(r.sub.conn, r.in); err != nil {
+		t.Fatal(err)
+	}
+	size := len(r.in) / r.count
+	r.say = r.say[:0]
+	for i := range r.count {
+		id := r.in[i*size+2+2+len("bench/topic"):]
+		r.say = append(r.say, first, 2, id[0], id[1])
+	}
+}
+
+func (r *confirmed) round(t testing.TB) {
+	r.swap(t, r.pub, r.out, r.answers)
+	if r.qos == 1 {
+		r.receive(t, 0x40)
+		if _, err := r.sub.conn.Write(r.say); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	r.swap(t, r.pub, r.release, r.answers)
+	r.receive(t, 0x50)
+	r.swap(t, r.sub, r.say, r.answers)
+	for i := range r.answers {
+		if i%4 == 0 {
+			r.answers[i] = 0x70 // PUBCOMP for each PUBREL
+		}
+	}
+	if _, err := r.sub.conn.Write(r.answers); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func BenchmarkConfirmed(b *testing.B) {
+	for qos := 1; qos <= 2; qos++ {
+		b.Run(fmt.Sprint("QoS", qos), func(b *testing.B) {
+			r := newConfirmed(b, qos, "clean")
+			b.SetBytes(int64(len(r.out)))
+			b.ReportAllocs()
+			for b.Loop() {
+				r.round(b)
+			}
+		})
+	}
+}
