@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"entrepot/core/auth"
 )
@@ -25,12 +26,15 @@ type Config struct {
 	// MemoryMark is the part of the memory that may be in use; above it
 	// MemoryAlarm is on. 0 is no mark.
 	MemoryMark float64
+	// CallTimeout ends calls that came as messages and say nothing of their own;
+	// 0 is never.
+	CallTimeout time.Duration
 }
 
 // DefaultConfig is what runs when nothing is set.
 func DefaultConfig() Config {
 	return Config{MaxMessage: 16 << 20, MaxRetained: 1_000_000, MaxRetainedBytes: 1 << 30,
-		DiskMark: 256 << 20, MemoryMark: 0.6}
+		DiskMark: 256 << 20, MemoryMark: 0.6, CallTimeout: time.Minute}
 }
 
 // Validate returns an error wrapping ErrInvalid for a setting that makes no sense.
@@ -44,6 +48,8 @@ func (c Config) Validate() error {
 		return invalid("disk mark %d: not negative", c.DiskMark)
 	case !(c.MemoryMark >= 0 && c.MemoryMark <= 1):
 		return invalid("memory mark %v: from 0 to 1", c.MemoryMark)
+	case c.CallTimeout < 0:
+		return invalid("call timeout %v: not negative", c.CallTimeout)
 	}
 	return nil
 }
@@ -62,6 +68,9 @@ type Broker struct {
 	vault    *vault // nil: nothing is kept over a restart
 	lastID   atomic.Uint64
 	alarms   alarms
+
+	procedures procedures
+	replies    replies
 
 	mu        sync.Mutex
 	sessions  map[sessionName]*record

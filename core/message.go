@@ -90,6 +90,10 @@ type Properties struct {
 	Type        string
 	AppID       string
 	Timestamp   time.Time
+	// Native is the publisher's adapter's own form of the message, for receivers
+	// that speak the same protocol. It does not outlive the process, and like
+	// the message it does not change.
+	Native any
 }
 
 // Remaining is how long a message may still wait at now, never negative;

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,10 @@ func (s *Session) publish(l *Lane, m *Message, notes []Op, done Done) {
 	}
 	s.Traffic.In.Add(1)
 	s.Traffic.InBytes.Add(uint64(len(m.Payload)))
+	if m.special() {
+		s.publishSpecial(l.Batch, m, done)
+		return
+	}
 	if err := s.admit(m); err != nil {
 		done(false, err)
 		return
@@ -46,7 +51,8 @@ func (s *Session) place(l *Lane, done Done) Done {
 
 // Apply does all of ops or none: transactions, ack with publish. Refusals as
 // of Publish, and ErrNotFound for a delivery that is not held, ErrInvalid for
-// a consumer of another session, ErrUnsupported for a retained message.
+// a consumer of another session, ErrUnsupported for a retained message. Calls
+// and answers among them are made when all else is done.
 func (s *Session) Apply(l *Lane, ops []Op, done Done) {
 	if l == nil {
 		l = &Lane{Batch: &Batch{}}
@@ -55,12 +61,47 @@ func (s *Session) Apply(l *Lane, ops []Op, done Done) {
 	if done = s.place(l, done); done == nil {
 		done = s.unheard.get(false)
 	}
+	ops, calls := specials(ops)
 	own, err := s.admitOps(ops)
 	if err != nil {
 		done(false, err)
 		return
 	}
+	if len(calls) > 0 {
+		done = s.andCalls(calls, done)
+	}
 	s.broker.engine.Apply(l.Batch, own, done)
+}
+
+// specials takes out the messages that are calls or answers.
+func specials(ops []Op) (rest []Op, calls []*Message) {
+	is := func(op Op) bool { return op.Message != nil && op.Message.special() }
+	if !slices.ContainsFunc(ops, is) {
+		return ops, nil
+	}
+	for _, op := range ops {
+		if is(op) {
+			calls = append(calls, op.Message)
+		} else {
+			rest = append(rest, op)
+		}
+	}
+	return rest, calls
+}
+
+// andCalls is a Done that makes calls before it calls done, with what the first
+// that failed came to.
+func (s *Session) andCalls(calls []*Message, done Done) Done {
+	return func(routed bool, err error) {
+		b := &Batch{}
+		defer b.Flush()
+		for _, m := range calls {
+			if err == nil {
+				s.publishSpecial(b, m, func(r bool, e error) { routed, err = r || routed, e })
+			}
+		}
+		done(routed, err)
+	}
 }
 
 // admitOps checks every step and gives the engine its own consumers.

@@ -132,7 +132,7 @@ func (s *Session) allowPublish(a Address) error {
 	if known {
 		return nil
 	}
-	if err := s.allow(auth.Publish, publishObject(a)); err != nil {
+	if err := s.allow(publishAction(a)); err != nil {
 		return err
 	}
 	if len(a.Exchange)+len(a.Topic.String()) > maxGrant {

@@ -69,6 +69,7 @@ type Session struct {
 	ended   atomic.Bool
 	wrote   bool // something of the record is, or was, on the disk; Connect's
 	grants  grants
+	calls   sessionCalls
 
 	// verbs is held shared by every verb that changes what the session has in
 	// the engine, so that fence can wait for those that run.
@@ -302,8 +303,15 @@ func (s *Session) PurgeQueue(ctx context.Context, k QueueKey) (int, error) {
 
 // Bind makes a binding and, as b.Replay says, starts the replay of retained
 // messages; binding and snapshot are one step for each topic. Nothing is bound
-// to the default exchange (ErrNotAllowed).
+// to the default exchange (ErrNotAllowed). A queue bound to RPCExchange is a
+// callee, until the session ends; errors as of Register.
 func (s *Session) Bind(ctx context.Context, b BindSpec) error {
+	if b.Source == RPCExchange {
+		if err := s.allowTarget(b); err != nil {
+			return err
+		}
+		return s.bindCallee(ctx, b)
+	}
 	if err := s.allowBind(b); err != nil {
 		return err
 	}
@@ -341,6 +349,9 @@ func (s *Session) Unbind(ctx context.Context, b BindSpec) error {
 func (s *Session) unbind(ctx context.Context, b BindSpec) error {
 	if err := s.allowUnbind(b); err != nil {
 		return err
+	}
+	if b.Source == RPCExchange {
+		return s.unbindCallee(b)
 	}
 	if err := s.begin(); err != nil {
 		return err
@@ -424,6 +435,7 @@ func (s *Session) fence(shutdown bool) {
 		}
 		h.Consumer.Cancel(h.lost)
 	}
+	s.calls.end(s)
 }
 
 // Close ends the connection's hold; the client session lives on for its

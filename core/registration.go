@@ -1,0 +1,220 @@
+package core
+
+import (
+	"fmt"
+	"sync"
+
+	"entrepot/core/auth"
+	"entrepot/routing"
+)
+
+// Callee serves calls. Its methods must not block and must not call back into
+// calls or registrations; they may come from any goroutine.
+type Callee interface {
+	// Invoke hands an invocation over, which is answered by its Yield or Fail,
+	// maybe before Invoke returns; false: the callee has no room for it now.
+	Invoke(b *Batch, i *Invocation) bool
+	// Ended says that nobody waits for the invocation's answer any more, or,
+	// with CancelKill, that the caller wants it to be given up and waits for
+	// what the callee says to that; false: the callee cannot be told. why wraps
+	// ErrTimeout when the call's time was over. Not called after an answer.
+	Ended(b *Batch, i *Invocation, how CancelMode, why error) bool
+}
+
+// RegisterSpec describes a registration: a plain name or wildcard pattern in
+// Filter, or else a prefix.
+type RegisterSpec struct {
+	Filter routing.Filter
+	Prefix routing.Prefix
+	Invoke InvokePolicy
+	// Join takes whatever policy other callees chose, and InvokeRoundRobin when
+	// there are none.
+	Join bool
+	// Idempotent calls may be made again when their callee is lost.
+	Idempotent bool
+}
+
+// Registration is one session's hold on a procedure.
+type Registration struct {
+	session    *Session
+	procedure  *procedure
+	callee     Callee
+	idempotent bool
+	gone       bool // under session.calls.mu
+}
+
+// ID is the procedure's, the same for all that registered it.
+func (r *Registration) ID() uint64 { return r.procedure.is.ID }
+
+// Procedure is what was registered, without the callees.
+func (r *Registration) Procedure() Procedure { return r.procedure.is }
+
+// Register makes the session a callee. It ends with the session. Errors:
+// ErrNotAllowed; ErrConflict when the policy of the procedure, or of those who
+// registered it, allows no more; ErrInvalid without a name; ErrClosed.
+func (s *Session) Register(spec RegisterSpec, c Callee) (*Registration, error) {
+	f := spec.filter()
+	if f.IsZero() {
+		return nil, invalid("registration without a name")
+	}
+	if err := s.allow(auth.Register, auth.Object{Kind: auth.Procedure, Name: f.String()}); err != nil {
+		return nil, err
+	}
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.verbs.RUnlock()
+	r := &Registration{session: s, callee: c, idempotent: spec.Idempotent}
+	ps := &s.broker.procedures
+	p, edge, ok := ps.enter(spec.key(), r, &spec)
+	if !ok {
+		return nil, fmt.Errorf("procedure %q: %w", f, ErrConflict)
+	}
+	s.calls.register(r)
+	ps.tell(p, s.ID(), true, edge)
+	return r, nil
+}
+
+// Unregister gives a registration up. What it was invoked for may still be
+// answered. ErrNotFound when it is not the session's or gone.
+func (s *Session) Unregister(r *Registration) error {
+	if !s.calls.unregister(r) {
+		return fmt.Errorf("registration: %w", ErrNotFound)
+	}
+	s.unregistered(r)
+	return nil
+}
+
+func (s *Session) unregistered(r *Registration) {
+	ps := &s.broker.procedures
+	edge := ps.leave(r)
+	ps.tell(r.procedure, s.ID(), false, edge)
+}
+
+// sessionCalls is what a session has to do with calls.
+type sessionCalls struct {
+	mu     sync.Mutex
+	ended  bool
+	regs   map[*Registration]struct{}
+	made   callList // as a caller
+	held   heldList // as a callee
+	queues map[queueBinding]*queueCallee
+}
+
+func (c *sessionCalls) register(r *Registration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.regs == nil {
+		c.regs = map[*Registration]struct{}{}
+	}
+	c.regs[r] = struct{}{}
+}
+
+func (c *sessionCalls) unregister(r *Registration) bool {
+	if r == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, mine := c.regs[r]; !mine {
+		return false
+	}
+	delete(c.regs, r)
+	r.gone = true
+	return true
+}
+
+// end gives up registrations, makes the session's callers wait no more, and
+// interrupts what was called for it.
+func (c *sessionCalls) end(s *Session) {
+	c.mu.Lock()
+	c.ended = true
+	regs, queues := c.regs, c.queues
+	c.regs, c.queues = nil, nil
+	var made []*Call
+	for call := c.made.first; call != nil; call = call.next {
+		made = append(made, call)
+	}
+	var held []*Invocation
+	for i := c.held.first; i != nil; i = i.next {
+		held = append(held, i)
+	}
+	c.mu.Unlock()
+	for r := range regs {
+		s.unregistered(r)
+	}
+	for at, q := range queues {
+		q.unbind(s, at)
+	}
+	b := &Batch{}
+	for _, call := range made {
+		call.abandon(b)
+	}
+	for _, i := range held {
+		i.call.lost(b, i)
+	}
+	b.Flush()
+}
+
+// callList and heldList are lists through their elements, so that a call needs
+// no other memory.
+type callList struct{ first *Call }
+
+type heldList struct{ first *Invocation }
+
+// add is false when the session has ended.
+func (c *sessionCalls) add(call *Call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return false
+	}
+	if call.next = c.made.first; call.next != nil {
+		call.next.prev = call
+	}
+	c.made.first = call
+	return true
+}
+
+func (c *sessionCalls) remove(call *Call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case call.prev != nil:
+		call.prev.next = call.next
+	case c.made.first == call:
+		c.made.first = call.next
+	}
+	if call.next != nil {
+		call.next.prev = call.prev
+	}
+	call.prev, call.next = nil, nil
+}
+
+func (c *sessionCalls) hold(i *Invocation) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return false
+	}
+	if i.next = c.held.first; i.next != nil {
+		i.next.prev = i
+	}
+	c.held.first = i
+	return true
+}
+
+func (c *sessionCalls) release(i *Invocation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case i.prev != nil:
+		i.prev.next = i.next
+	case c.held.first == i:
+		c.held.first = i.next
+	}
+	if i.next != nil {
+		i.next.prev = i.prev
+	}
+	i.prev, i.next = nil, nil
+}
