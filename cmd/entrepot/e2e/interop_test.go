@@ -100,8 +100,8 @@ type program struct {
 }
 
 // startProgram builds and starts the program on free ports of the loopback and
-// waits until it is ready.
-func startProgram(t *testing.T) *program {
+// waits until it is ready; more are flags of `serve` beside those.
+func startProgram(t *testing.T, more ...string) *program {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "entrepot")
 	build := exec.Command("go", "build", "-o", binary, "entrepot/cmd/entrepot")
@@ -109,7 +109,7 @@ func startProgram(t *testing.T) *program {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
 	p := &program{ended: make(chan error, 1)}
-	p.cmd = exec.Command(binary, "serve", "--memory", "--mqtt", "127.0.0.1:0", "--stomp", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	p.cmd = exec.Command(binary, append([]string{"serve", "--memory", "--mqtt", "127.0.0.1:0", "--stomp", "127.0.0.1:0", "--http", "127.0.0.1:0"}, more...)...)
 	p.cmd.Dir = t.TempDir()
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
