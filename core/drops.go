@@ -15,6 +15,7 @@ const (
 	DropUnroutable                      // no queue matched
 	DropEnded                           // its session or queue ended
 	DropDeliveryLimit                   // given back too often, no dead-letter target
+	DropReplaced                        // a younger one of the same value came (x-last-value-key)
 	DropCycle                           // a dead letter that went round its queues
 	dropReasons
 )
@@ -22,7 +23,7 @@ const (
 // String is the reason as a metric label.
 func (r DropReason) String() string {
 	return [...]string{"overflow", "expired", "offline", "too_large", "rejected",
-		"not_allowed", "unroutable", "ended", "delivery_limit", "dead_letter_cycle"}[r]
+		"not_allowed", "unroutable", "ended", "delivery_limit", "replaced", "dead_letter_cycle"}[r]
 }
 
 // Drops counts dropped messages by reason, for one protocol.

@@ -327,6 +327,9 @@ func (p *placed) show() {
 		}
 	case e != nil:
 		e.pending = false
+		if q.args.LastValueKey != "" && q.outdated(e) {
+			q.cut(e.seq)
+		}
 	case p.stored && (!p.behind || q.shelf.epoch != p.epoch):
 		q.shelf.remove(p.seq, false) // purged meanwhile
 	}

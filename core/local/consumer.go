@@ -18,6 +18,9 @@ type consumer struct {
 	held outstanding
 	seen uint64 // with Accepts: what is aside was refused up to this seq
 	full bool
+	// standby: another is the single active consumer; room is what it will
+	// have when its turn comes, and full is true until then.
+	standby, room bool
 	// resumed: a Resume came while Deliver ran; a Full then does not count.
 	resumed   bool
 	cancelled bool
@@ -56,6 +59,9 @@ func (q *queue) attach(c *consumer) error {
 	if c.opts.Pull {
 		return nil
 	}
+	if q.args.SingleActive && c.opts.Exclusive {
+		return fmt.Errorf("%v has a single active consumer, so none is exclusive: %w", q.key, core.ErrNotAllowed)
+	}
 	if c.opts.Accepts != nil {
 		q.selects()
 	}
@@ -67,7 +73,27 @@ func (q *queue) attach(c *consumer) error {
 	if at < q.next {
 		q.next++
 	}
+	if q.args.SingleActive {
+		c.standby = q.active != nil
+		if !c.standby {
+			q.active = c
+		}
+	}
 	return nil
+}
+
+// activate is done when the single active consumer has gone: the next of the
+// highest priority takes over, the longest there first.
+func (q *queue) activate() {
+	q.active = nil
+	if len(q.consumers) == 0 {
+		return
+	}
+	c := q.consumers[0]
+	q.active, c.standby = c, false
+	if c.room {
+		c.wake()
+	}
 }
 
 // detach takes the consumer out of the round.
@@ -86,6 +112,9 @@ func (c *consumer) detach() {
 	if len(q.consumers) == 0 {
 		q.consumers = nil
 	}
+	if q.active == c {
+		q.activate()
+	}
 	if c.opts.Accepts != nil {
 		q.selectsNot()
 	}
@@ -93,6 +122,10 @@ func (c *consumer) detach() {
 
 // setFull notes whether the consumer has room.
 func (c *consumer) setFull(full bool) {
+	if c.standby {
+		c.room = !full
+		return
+	}
 	if c.full == full || c.cancelled || c.opts.Pull {
 		return
 	}
@@ -205,6 +238,7 @@ func (c *consumer) Get() (core.Delivery, bool) {
 		return core.Delivery{}, false
 	}
 	q.lastUsed = q.engine.clock()
+	q.wakeLate()
 	e, ok := q.takeAnywhere()
 	q.watch() // the next is the oldest now
 	q.unblock()

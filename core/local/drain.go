@@ -35,6 +35,9 @@ func (q *queue) goOn(b *core.Batch) {
 // more to do and draining is over.
 func (q *queue) turn(b *core.Batch) (more bool) {
 	for n := 0; !q.dead; {
+		if q.late != nil {
+			q.wakeLate()
+		}
 		if q.free == 0 || !q.hasNext() {
 			if q.tidy(); q.overOnDisk() && q.fetch() {
 				continue
@@ -72,7 +75,7 @@ func (q *queue) step(b *core.Batch) bool {
 
 // hasNext tells whether there may be something that a consumer with room wants.
 func (q *queue) hasNext() bool {
-	return q.waiting() > q.setAside() || len(q.replays) > 0 || q.aside != nil && q.aside.lag
+	return q.waiting() > q.setAside()+len(q.late) || len(q.replays) > 0 || q.aside != nil && q.aside.lag
 }
 
 // drainAlone is drain on a goroutine of its own. Without mu.
@@ -187,6 +190,10 @@ func (q *queue) settle(e entry, o core.Outcome) {
 		}
 		if e.stored {
 			q.shelf.tried(e.seq, e.attempts)
+		}
+		if wait := q.backOff(e.attempts); wait > 0 {
+			q.putOff(e, wait)
+			return
 		}
 		q.giveBack(e)
 	default:

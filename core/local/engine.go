@@ -176,9 +176,6 @@ func supported(a core.QueueArgs) error {
 		set  bool
 	}{
 		{"x-max-priority", a.MaxPriority > 0},
-		{"x-single-active-consumer", a.SingleActive},
-		{"x-redelivery-delay", a.RedeliverWait > 0},
-		{"x-last-value-key", a.LastValueKey != ""},
 	} {
 		if x.set {
 			return fmt.Errorf("argument %s: %w", x.name, core.ErrUnsupported)

@@ -66,6 +66,15 @@ func (q *queue) watch() {
 	if a := q.aside; a != nil && a.due != 0 {
 		q.arm(a.due)
 	}
+	if len(q.late) > 0 {
+		q.arm(q.late[0].due)
+	}
+	if q.dates.soonest != 0 {
+		q.arm(q.dates.soonest)
+	}
+	if s := q.shelf; s != nil && s.dates.soonest != 0 && s.n > 0 {
+		q.arm(s.dates.soonest)
+	}
 	e := q.head()
 	switch {
 	case q.datedOnDisk():
@@ -95,17 +104,19 @@ func (q *queue) disarm() {
 	q.expiry, q.armed = nil, 0
 }
 
-// sweep drops what expired at the head. It takes mu.
+// sweep drops what expired. It takes mu.
 func (q *queue) sweep() {
 	q.mu.Lock()
 	defer q.unlock()
 	q.armed = 0
 	q.sweepAside()
+	if q.wakeLate() && !q.dead {
+		go q.drainAlone()
+	}
 	q.unblock()
 	for {
-		for e := q.head(); e != nil && !e.pending && q.expired(e); e = q.head() {
-			q.drop(q.popHead(), core.DropExpired)
-		}
+		q.sweepMemory()
+		q.sweepDisk()
 		if !q.datedOnDisk() {
 			break
 		}

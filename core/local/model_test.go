@@ -2,15 +2,14 @@ package local
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"entrepot/core"
-	"entrepot/core/store"
 	"entrepot/routing"
 )
 
@@ -26,7 +25,8 @@ type item struct {
 	transient bool
 	started   bool
 	attempts  uint32
-	by        *client // who holds it, nil when it is ready
+	until     time.Time // not to be tried again before
+	by        *client   // who holds it, nil when it is ready
 }
 
 // client is a consumer in the model, and its receiver in the engine.
@@ -44,6 +44,7 @@ func (c *client) takes(size int64) bool { return c.sizes == 0 || size%c.sizes ==
 
 type model struct {
 	t       *testing.T
+	turn    sync.Mutex // held by Deliver; see passTurn
 	spec    core.QueueSpec
 	engine  *Engine
 	drops   *core.Drops
@@ -56,6 +57,7 @@ type model struct {
 	dropped map[core.DropReason]uint64
 	topic   routing.Topic
 	choosy  bool // consumers may choose, and nothing expires
+	buried  int  // dead letters, which go to a queue of theirs
 }
 
 // script is the fuzzer's bytes as decisions; 0 when they are used up.
@@ -97,13 +99,37 @@ func newModel(t *testing.T, s *script, e *Engine) *model {
 	if n := s.next(6); n > 3 && !m.choosy {
 		a.MessageTTL, a.HasMessageTTL = time.Duration(n-4)*2*time.Second, true
 	}
-	if _, err := m.engine.DeclareQueue(t.Context(), m.spec); err != nil {
-		t.Fatal(err)
+	m.afterlife(s)
+	for _, spec := range []core.QueueSpec{m.spec, {Key: core.Named("dead"), Durable: m.spec.Durable}} {
+		if _, err := m.engine.DeclareQueue(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
 	}
 	bindTo(t, m.engine, core.TopicExchange, "a", m.spec.Key, nil)
 	m.puller, _ = m.engine.Consume(t.Context(), m.spec.Key, core.ConsumeOptions{Pull: true}, nil)
 	return m
 }
+
+// afterlife says what becomes of what is given back and given up.
+func (m *model) afterlife(s *script) {
+	a := &m.spec.Args
+	if s.next(3) == 1 {
+		a.DeadLetter = &core.DeadLetter{Key: "dead", HasKey: true}
+	}
+	if n := s.next(5); n > 2 {
+		a.DeliveryLimit, a.HasLimit = n-2, true
+	}
+	if s.next(4) == 1 {
+		a.RedeliverWait = 700 * time.Millisecond
+	}
+}
+
+// due is what may be handed over, oldest first.
+func (m *model) due() []*item {
+	return slices.DeleteFunc(m.ready(), func(i *item) bool { return i.late() })
+}
+
+func (i *item) late() bool { return i.until.After(time.Now()) }
 
 // ready is what waits, oldest first.
 func (m *model) ready() []*item {
@@ -119,6 +145,10 @@ func (m *model) ready() []*item {
 
 func (m *model) drop(i *item, why core.DropReason) {
 	delete(m.items, i.seq)
+	if _, ok := deathOf(why); ok && m.spec.Args.DeadLetter != nil {
+		m.buried++
+		return
+	}
 	m.dropped[why]++
 }
 
@@ -126,21 +156,22 @@ func (i *item) expired() bool {
 	return !i.deadline.IsZero() && !i.started && !i.instant && !time.Now().Before(i.deadline)
 }
 
-// sweep drops what expired at the head.
+// sweep drops what expired.
 func (m *model) sweep() {
 	for _, i := range m.ready() {
-		if !i.expired() {
-			return
+		if i.expired() {
+			m.drop(i, core.DropExpired)
 		}
-		m.drop(i, core.DropExpired)
 	}
 }
 
 // Deliver checks that it is the oldest good message, and its form.
 func (c *client) Deliver(d core.Delivery) core.Verdict {
 	m := c.model
+	m.turn.Lock()
+	defer m.turn.Unlock()
 	m.sweep()
-	ready := slices.DeleteFunc(m.ready(), func(i *item) bool { return !c.takes(i.size) })
+	ready := slices.DeleteFunc(m.due(), func(i *item) bool { return !c.takes(i.size) })
 	if c.full || len(ready) == 0 || ready[0].seq != d.Seq {
 		m.t.Errorf("delivered %d, full %v, ready are %v", d.Seq, c.full, seqsOf(ready))
 		return core.Full
@@ -277,8 +308,33 @@ func (m *model) settle(i *item, o core.Outcome) {
 		m.drop(i, core.DropRejected)
 	case core.Requeue:
 		i.attempts++
+		m.requeued(i)
 	case core.Return:
 		i.started = i.started || m.spec.Key.Kind == core.SessionQueue
+	}
+}
+
+// requeued: one that comes back too often goes, others may have to wait.
+func (m *model) requeued(i *item) {
+	a, limit := m.spec.Args, -1
+	switch {
+	case m.spec.Key.Kind == core.SessionQueue:
+		return
+	case a.HasLimit:
+		limit = a.DeliveryLimit
+	case a.DeadLetter != nil:
+		limit = 20
+	}
+	if limit >= 0 && int(i.attempts) > limit {
+		m.drop(i, core.DropDeliveryLimit)
+		return
+	}
+	wait := a.RedeliverWait << min(i.attempts-1, 6)
+	if wait == 0 && limit < 0 && i.attempts > 10 {
+		wait = 100 * time.Millisecond << (i.attempts - 11)
+	}
+	if i.until = time.Now().Add(wait); !i.deadline.IsZero() && i.deadline.Before(i.until) {
+		i.until = i.deadline
 	}
 }
 
@@ -366,7 +422,7 @@ func (m *model) purge() {
 
 func (m *model) get() {
 	m.sweep()
-	ready := m.ready()
+	ready := m.due()
 	d, ok := m.puller.Get()
 	if ok != (len(ready) > 0) || ok && d.Seq != ready[0].seq {
 		m.t.Fatalf("got %v %d, ready are %v", ok, d.Seq, seqsOf(ready))
@@ -421,18 +477,14 @@ func (m *model) applied(ops []core.Op, settled *item) []core.Op {
 
 // settleDown is what the queue does when nobody hands over any more.
 func (m *model) settleDown() {
-	for _, c := range m.clients {
-		if !c.full {
-			m.sweep()
-		}
-	}
+	m.sweep()
 	for _, i := range m.ready() {
 		if i.instant {
 			m.drop(i, core.DropExpired)
 		}
 	}
 	for m.spec.Args.Overflow == core.DropHead && m.over(0, 0) {
-		list := m.ready()
+		list := append(m.due(), m.late()...)
 		if at := slices.IndexFunc(list, m.droppable); at >= 0 {
 			m.drop(list[at], core.DropOverflow)
 		} else {
@@ -442,9 +494,23 @@ func (m *model) settleDown() {
 	m.sweep()
 }
 
+// late is what waits to be tried again, the first due first.
+func (m *model) late() []*item {
+	list := slices.DeleteFunc(m.ready(), func(i *item) bool { return !i.late() })
+	slices.SortStableFunc(list, func(a, b *item) int { return a.until.Compare(b.until) })
+	return list
+}
+
 // droppable: a session's client may know what came back from it.
 func (m *model) droppable(i *item) bool {
 	return m.spec.Key.Kind != core.SessionQueue || !i.started && i.attempts == 0
+}
+
+// passTurn: what was done before is seen by a Deliver that a timer causes, and
+// the other way round.
+func (m *model) passTurn() {
+	m.turn.Lock()
+	defer m.turn.Unlock()
 }
 
 // check compares the figures.
@@ -452,6 +518,7 @@ func (m *model) check(step string) {
 	m.t.Helper()
 	m.batch.Flush()
 	synctest.Wait()
+	m.passTurn()
 	if m.t.Failed() {
 		m.t.Fatalf("after %s", step)
 	}
@@ -469,6 +536,10 @@ func (m *model) check(step string) {
 	if err != nil || got != want {
 		m.t.Fatalf("after %s: %+v, %v, want %+v; ready %v", step, got, err, want, seqsOf(m.ready()))
 	}
+	dead, err := m.engine.DeclareQueue(m.t.Context(), core.QueueSpec{Key: core.Named("dead"), Passive: true})
+	if err != nil || dead.Messages != m.buried {
+		m.t.Fatalf("after %s: %d dead letters, %v, want %d", step, dead.Messages, err, m.buried)
+	}
 	drops := map[core.DropReason]uint64{}
 	m.drops.Each(func(r core.DropReason, n uint64) {
 		if n > 0 {
@@ -479,113 +550,8 @@ func (m *model) check(step string) {
 		m.t.Fatalf("after %s: dropped %v, want %v", step, drops, m.dropped)
 	}
 	for _, c := range m.clients {
-		if !c.full && slices.ContainsFunc(m.ready(), func(i *item) bool { return c.takes(i.size) }) {
+		if !c.full && slices.ContainsFunc(m.due(), func(i *item) bool { return c.takes(i.size) }) {
 			m.t.Fatalf("after %s: %d are ready and somebody has room", step, want.Messages)
 		}
 	}
-}
-
-func (m *model) step(s *script) string {
-	switch n := s.next(16); n {
-	case 0, 1, 2, 3, 4:
-		m.publish(s)
-		return "publish"
-	case 5, 6:
-		m.attach(s)
-		return "attach"
-	case 7:
-		m.cancel(s)
-		return "cancel"
-	case 8, 9:
-		m.resume(s)
-		return "resume"
-	case 10, 11, 12:
-		m.settleSome(s)
-		return "settle"
-	case 13:
-		m.get()
-		return "get"
-	case 14:
-		if s.next(4) == 0 {
-			m.purge()
-			return "purge"
-		}
-		time.Sleep(time.Duration(s.next(5)) * 500 * time.Millisecond)
-		return "time"
-	default:
-		m.apply(s)
-		return "apply"
-	}
-}
-
-// finish leaves nothing.
-func (m *model) finish() {
-	for len(m.clients) > 0 {
-		m.cancel(&script{})
-		m.check("the last cancels")
-	}
-	for _, i := range m.held(m.pulled) {
-		m.settle(i, core.Requeue)
-	}
-	m.forget()
-	m.puller.Cancel(core.Requeue)
-	m.check("the puller's cancel")
-	if _, err := m.engine.DeleteQueue(m.t.Context(), m.spec.Key, core.DeleteOptions{}); err != nil {
-		m.t.Fatal(err)
-	}
-	st := m.engine.Stats()
-	if st.Queues+st.Bindings+st.Consumers+st.Ready+st.Unsettled != 0 || st.Bytes != 0 {
-		m.t.Fatalf("left behind: %+v", st)
-	}
-}
-
-func runModel(t *testing.T, bytes []byte, open func(*testing.T) *Engine) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &script{bytes}
-		m := newModel(t, s, open(t))
-		for n := 0; len(s.left) > 0; n++ {
-			m.check(fmt.Sprintf("step %d, %s", n, m.step(s)))
-		}
-		m.finish()
-	})
-}
-
-func inMemory(*testing.T) *Engine { return New(quiet()) }
-
-func onDisk(t *testing.T) *Engine {
-	e, _ := openOnDisk(t, store.MemoryDisk())
-	return e
-}
-
-// Random operations against the model, the same ones every time.
-func TestQueueAgainstModel(t *testing.T) {
-	for seed := range uint64(300) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runModel(t, randomBytes(seed, 400), inMemory) })
-	}
-}
-
-// The same with a queue whose messages are mostly on disk.
-func TestQueueOnDiskAgainstModel(t *testing.T) {
-	for seed := range uint64(60) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runModel(t, randomBytes(seed, 600), onDisk) })
-	}
-}
-
-func randomBytes(seed uint64, n int) []byte {
-	d := dice(seed)
-	bytes := make([]byte, n)
-	for i := range bytes {
-		bytes[i] = byte(d.Uint32())
-	}
-	return bytes
-}
-
-func FuzzQueue(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 0, 5, 3, 0, 0, 0, 0, 2, 1, 0, 10, 1, 0, 0, 0, 0})
-	f.Add([]byte{1, 3, 0, 1, 4, 0, 1, 1, 4, 5, 1, 0, 0, 0, 7, 0, 1, 14, 1, 4, 8, 0, 3})
-	f.Fuzz(func(t *testing.T, bytes []byte) {
-		if len(bytes) <= 2000 {
-			runModel(t, bytes, inMemory)
-		}
-	})
 }

@@ -30,6 +30,7 @@ type queue struct {
 	mu        sync.Mutex
 	ready     ring     // never handed over
 	back      returned // handed over and returned
+	late      late     // returned, and not yet to be tried again
 	aside     *aside   // passed over; nil: no consumer chooses
 	shelf     *shelf   // what waits on disk only, younger than ready; nil: no store
 	replays   []replay
@@ -44,6 +45,7 @@ type queue struct {
 	reservedBytes int64
 
 	consumers []*consumer // without those that pull; highest priority first
+	active    *consumer   // with single active consumer: it
 	next      int         // where the round of consumers goes on
 	free      int         // consumers that have room
 
@@ -56,7 +58,10 @@ type queue struct {
 	out      uint64
 	waiters  chan struct{} // closed when busy ends
 
+	last map[string]uint64 // of a last-value queue: the youngest of each value
+
 	dead     bool
+	dates    dates         // of ready and back
 	instants bool          // ready or back may hold instant entries
 	expiry   *time.Timer   // set for armed, no later than the oldest message's deadline
 	armed    time.Duration // 0: not set
@@ -147,7 +152,9 @@ func (q *queue) info() core.QueueInfo {
 }
 
 // waiting is the number of ready messages.
-func (q *queue) waiting() int { return q.ready.len() + len(q.back) + q.setAside() + q.onDisk() }
+func (q *queue) waiting() int {
+	return q.ready.len() + len(q.back) + q.setAside() + q.onDisk() + len(q.late)
+}
 
 // unlock gives up mu, and first passes what was settled under it to the store.
 func (q *queue) unlock() {
@@ -185,6 +192,9 @@ func (q *queue) enter(m *core.Message, to *target) (e entry, ok bool) {
 	q.lastSeq++
 	e.seq = q.lastSeq
 	q.bytes += e.size()
+	if q.args.LastValueKey != "" {
+		q.replace(&e)
+	}
 	if m.Props != nil || q.args.HasMessageTTL {
 		q.date(&e)
 	}
@@ -217,13 +227,27 @@ func (q *queue) admit(b *core.Batch, e entry) {
 func (q *queue) push(e entry) {
 	q.waitBytes += e.size()
 	q.instants = q.instants || e.instant
+	if e.deadline != 0 {
+		q.noteDate(&e)
+	}
 	q.ready.pushBack(e)
 }
 
 // giveBack puts an entry that was out into its place.
 func (q *queue) giveBack(e entry) {
+	if q.args.LastValueKey != "" {
+		if q.outdated(&e) {
+			q.drop(e, core.DropReplaced)
+			return
+		}
+		q.noteValue(&e)
+	}
 	q.waitBytes += e.size()
 	q.instants = q.instants || e.instant
+	if e.deadline != 0 && !e.started && q.dates.hurry(e.deadline) {
+		q.arm(e.deadline)
+	}
+	q.headHides()
 	if e.started || e.attempts > 0 || q.ready.len() > 0 && q.ready.at(0).seq < e.seq {
 		q.back.push(e)
 		return
@@ -305,6 +329,9 @@ func (q *queue) drop(e entry, why core.DropReason) {
 // done: an entry has left the queue for good.
 func (q *queue) done(e entry) {
 	q.bytes -= e.size()
+	if q.last != nil {
+		q.forgetValue(&e)
+	}
 	if e.stored {
 		q.shelf.remove(e.seq, e.attempts > 0)
 	}
@@ -325,12 +352,22 @@ func (q *queue) trim() {
 	if !a.HasMaxLength && !a.HasMaxBytes || q.refuses() {
 		return
 	}
+	if q.over(0, 0) {
+		q.sweepMemory()
+	}
 	for q.waiting() > 0 && q.over(0, 0) && q.dropOldest() {
 	}
 }
 
 // dropOldest leaves out what a session's client may know by its packet id.
+// What waits for its next try goes when nothing else does.
 func (q *queue) dropOldest() bool {
+	if q.oldest() == nil && len(q.late) > 0 && q.onDisk() == 0 {
+		e := q.late.pop().entry
+		q.waitBytes -= e.size()
+		q.drop(e, core.DropOverflow)
+		return true
+	}
 	if q.oldest() == nil || q.oldest().pending {
 		return false
 	}
@@ -359,6 +396,7 @@ func (q *queue) weed(why core.DropReason, f func(*entry) bool) {
 	}
 	q.ready.keep(keep)
 	q.back.keep(keep)
+	q.late.keep(keep)
 	q.aside.keep(keep)
 }
 
@@ -369,7 +407,8 @@ func (q *queue) purge() int {
 	q.waitBytes = 0
 	q.shelf.purge(q)
 	q.aside.keep(func(*entry) bool { return false })
-	q.ready, q.back, q.replays, q.instants = ring{}, nil, nil, false
+	q.ready, q.back, q.late, q.replays, q.instants = ring{}, nil, nil, nil, false
+	q.last, q.dates = nil, dates{}
 	q.disarm()
 	return n
 }
@@ -413,7 +452,7 @@ func (q *queue) end() int {
 	q.mu.Lock()
 	defer q.unlock()
 	left := q.consumers
-	q.consumers, q.free = nil, 0
+	q.consumers, q.active, q.free = nil, nil, 0
 	for _, c := range left {
 		c.cancelled, c.held = true, outstanding{}
 	}

@@ -323,10 +323,7 @@ func TestTopologyIsFreeDuringDeliver(t *testing.T) {
 // What this engine cannot do is refused by name.
 func TestUnsupportedArguments(t *testing.T) {
 	for name, a := range map[string]core.QueueArgs{
-		"x-max-priority":           {MaxPriority: 5},
-		"x-single-active-consumer": {SingleActive: true},
-		"x-redelivery-delay":       {RedeliverWait: time.Second},
-		"x-last-value-key":         {LastValueKey: "k"},
+		"x-max-priority": {MaxPriority: 5},
 	} {
 		_, err := New(quiet()).DeclareQueue(t.Context(), core.QueueSpec{Key: core.Named("q"), Args: a})
 		wantUnsupported(t, err, name)

@@ -31,6 +31,9 @@ func Open(log *slog.Logger, st *store.Store, realm string) (*Engine, error) {
 		}
 	}
 	e.disk = d
+	for _, q := range e.queues {
+		q.started()
+	}
 	st.Watch(e.storeState)
 	st.Restate(e.restate)
 	return e, nil
@@ -144,6 +147,9 @@ func (e *Engine) restoreMessages(d *disk) error {
 	}
 	for _, q := range e.queues {
 		q.counted()
+		if q.args.LastValueKey != "" {
+			q.readAll()
+		}
 		q.used()
 	}
 	return nil
@@ -206,7 +212,7 @@ const seqBits = 40
 // count takes one message on disk into account.
 func (q *queue) count(key, value []byte) error {
 	s := q.shelf
-	l := loaded{seq: binary.BigEndian.Uint64(key[len(key)-8:])}
+	l := loaded{seq: seqOf(key)}
 	if _, err := s.spool.head(value, &l); err != nil {
 		return err
 	}
@@ -218,12 +224,16 @@ func (q *queue) count(key, value []byte) error {
 		}
 		return nil
 	}
+	deadline := q.deadline(l.deadline)
 	if s.n == 0 {
 		s.next = l.seq
+		s.due, s.latest = deadline, deadline
 	}
 	s.n++
 	s.bytes += l.size
-	s.dated = s.dated || !l.deadline.IsZero()
+	s.dated = s.dated || deadline != 0
+	s.dates.note(s.latest, deadline)
+	s.latest = deadline
 	q.bytes += l.size
 	q.waitBytes += l.size
 	return nil
@@ -241,6 +251,19 @@ func (q *queue) counted() {
 	}
 	s.applied = q.lastSeq
 	q.lastSeq = max(q.lastSeq, s.spool.boot<<seqBits)
+}
+
+// started sets the clock for what may expire of a restored queue.
+func (q *queue) started() {
+	q.mu.Lock()
+	defer q.unlock()
+	s := q.shelf
+	if s.due != 0 {
+		q.arm(s.due)
+	}
+	if s.dates.soonest != 0 {
+		q.arm(s.dates.soonest)
+	}
 }
 
 // restoreAttempts reads how often messages came back.

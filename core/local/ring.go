@@ -61,6 +61,14 @@ func (r *ring) find(seq uint64) *entry {
 	return nil
 }
 
+// lastDeadline is that of the youngest; 0 when it has none or nothing is here.
+func (r *ring) lastDeadline() time.Duration {
+	if r.n == 0 {
+		return 0
+	}
+	return r.at(r.n - 1).deadline
+}
+
 func (r *ring) grow() {
 	if r.n < len(r.buf) {
 		return
@@ -107,6 +115,25 @@ func (r *ring) popFront() entry {
 func (r *ring) popBack() {
 	*r.at(r.n - 1) = entry{}
 	r.n--
+}
+
+// remove takes out the entry with that seq, if it is here.
+func (r *ring) remove(seq uint64) {
+	i := sort.Search(r.n, func(i int) bool { return r.at(i).seq >= seq })
+	if i == r.n || r.at(i).seq != seq {
+		return
+	}
+	if i < r.n/2 {
+		for ; i > 0; i-- {
+			*r.at(i) = *r.at(i - 1)
+		}
+		r.popFront()
+		return
+	}
+	for ; i < r.n-1; i++ {
+		*r.at(i) = *r.at(i + 1)
+	}
+	r.popBack()
 }
 
 // keep removes the entries that f refuses, in order.

@@ -33,6 +33,9 @@ type shelf struct {
 	n       int           // messages on disk only
 	bytes   int64         // their payload
 	dated   bool          // some of them may expire
+	dates   dates         // theirs
+	latest  time.Duration // deadline of the youngest
+	due     time.Duration // while they are in order, none is before
 	next    uint64        // none of them is before this seq
 	applied uint64        // those up to here can be read
 	epoch   uint64        // counts purges
@@ -69,7 +72,7 @@ func (q *queue) keeps(m *core.Message, t *target) bool {
 
 // takes tells whether a new message goes on disk only.
 func (s *shelf) takes(q *queue) bool {
-	if s == nil {
+	if s == nil || q.args.LastValueKey != "" {
 		return false
 	}
 	w := &q.engine.window
@@ -99,10 +102,15 @@ func (q *queue) spill(e entry) {
 	}
 	if s.n == 0 {
 		s.next = e.seq
+		s.dates, s.due, s.latest = dates{}, e.deadline, q.ready.lastDeadline()
+		if q.dates.soonest != 0 || len(q.back) > 0 {
+			s.latest = 0
+		}
 	}
 	s.n++
 	s.bytes += e.size()
 	s.dated = s.dated || e.deadline != 0
+	q.noteDisk(e.deadline)
 	q.waitBytes += e.size()
 }
 
@@ -222,6 +230,7 @@ func (q *queue) takeIn(msgs []loaded, last uint64, want int) {
 	if s.next > q.lastSeq {
 		q.phantoms()
 	}
+	s.due = q.ready.lastDeadline()
 	s.dated = s.dated && s.n > 0
 }
 
@@ -264,14 +273,23 @@ func (q *queue) shelved(l *loaded) {
 	s.n--
 	s.bytes -= l.size
 	e := entry{msg: l.msg, to: s.to, seq: l.seq, stored: true, transient: l.msg.Guarantee == core.AtMostOnce}
-	if !l.deadline.IsZero() {
-		e.deadline = max(q.engine.clock()+time.Until(l.deadline), 1)
-	}
+	e.deadline = q.deadline(l.deadline)
 	if n, ok := s.tries[l.seq]; ok {
 		e.attempts = n
 		delete(s.tries, l.seq)
 	}
+	if e.deadline != 0 {
+		q.noteDate(&e)
+	}
 	q.ready.pushBack(e)
+}
+
+// deadline is a time of day on the engine's clock.
+func (q *queue) deadline(wall time.Time) time.Duration {
+	if wall.IsZero() {
+		return 0
+	}
+	return max(q.engine.clock()+time.Until(wall), 1)
 }
 
 // unreadable: damage stops the queue at that place, other errors may pass.
@@ -343,7 +361,7 @@ func (s *shelf) tried(seq uint64, attempts uint32) { s.spool.tried(&s.settled, s
 // again writes a message anew whose removal the store refused and may have
 // done nevertheless.
 func (s *shelf) again(q *queue, e *entry) {
-	s.settled.Delete(s.spool.space.message(s.spool.queue, 0, e.seq))
+	s.settled.Delete(s.spool.key(e.seq))
 	s.spool.put(&s.settled, e, q.wall(e), false)
 	s.tried(e.seq, e.attempts)
 }
@@ -385,11 +403,12 @@ func (s *shelf) purge(q *queue) {
 	}
 	q.ready.keep(drop)
 	q.back.keep(drop)
+	q.late.keep(drop)
 	q.aside.keep(drop)
 	if s.n > 0 || s.fault != nil {
 		s.spool.clearFrom(&s.settled, s.next)
 	}
-	s.n, s.bytes, s.dated, s.tries, s.fault = 0, 0, false, nil, nil
+	s.n, s.bytes, s.dated, s.dates, s.tries, s.fault = 0, 0, false, dates{}, nil, nil
 	s.epoch++
 }
 

@@ -68,6 +68,12 @@ type spool struct {
 	boot  uint64
 }
 
+// key is a message's.
+func (s *spool) key(seq uint64) []byte { return s.space.message(s.queue, 0, seq) }
+
+// seqOf is the seq in a message's key.
+func seqOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)-8:]) }
+
 // put adds an entry to a batch. transient ones are forgotten at a restart.
 func (s *spool) put(b *store.Batch, e *entry, deadline time.Time, transient bool) {
 	head := make([]byte, 1, 64)
@@ -80,12 +86,12 @@ func (s *spool) put(b *store.Batch, e *entry, deadline time.Time, transient bool
 		head = binary.AppendVarint(head, deadline.UnixMilli())
 	}
 	head = binary.AppendUvarint(head, uint64(len(e.msg.Payload)))
-	b.Set(s.space.message(s.queue, 0, e.seq), core.AppendMessage(head, e.msg))
+	b.Set(s.key(e.seq), core.AppendMessage(head, e.msg))
 }
 
 // remove takes a message off, with its attempts where it has any.
 func (s *spool) remove(b *store.Batch, seq uint64, tried bool) {
-	b.DeleteOnce(s.space.message(s.queue, 0, seq))
+	b.DeleteOnce(s.key(seq))
 	if tried {
 		b.Delete(s.space.attempts(s.queue, seq))
 	}
@@ -105,7 +111,7 @@ func (s *spool) clear(b *store.Batch) {
 // clearFrom removes the messages from seq on, with their attempts.
 func (s *spool) clearFrom(b *store.Batch, seq uint64) {
 	_, end := s.space.all(keyMessage, s.queue)
-	b.DeleteRange(s.space.message(s.queue, 0, seq), end)
+	b.DeleteRange(s.key(seq), end)
 	_, end = s.space.all(keyAttempts, s.queue)
 	b.DeleteRange(s.space.attempts(s.queue, seq), end)
 }
@@ -124,10 +130,8 @@ type loaded struct {
 // load reads messages from seq from on up to and including last, at most n of
 // them and about maxBytes.
 func (s *spool) load(from, last uint64, n int, maxBytes int64) (out []loaded, err error) {
-	first := s.space.message(s.queue, 0, from)
-	end := s.space.message(s.queue, 0, last+1)
 	var bad error
-	err = s.store.Scan(first, end, func(key, value []byte) bool {
+	err = s.store.Scan(s.key(from), s.key(last+1), func(key, value []byte) bool {
 		var l loaded
 		if l, bad = s.decode(key, value); bad != nil {
 			return false
@@ -144,7 +148,7 @@ func (s *spool) load(from, last uint64, n int, maxBytes int64) (out []loaded, er
 }
 
 func (s *spool) decode(key, value []byte) (l loaded, err error) {
-	l.seq = binary.BigEndian.Uint64(key[len(key)-8:])
+	l.seq = seqOf(key)
 	rest, err := s.head(value, &l)
 	if err != nil || l.stale {
 		return l, err
