@@ -112,6 +112,9 @@ func (b *Broker) Close() {
 	}
 	b.retained.stopTimers()
 	b.alarms.end()
+	if b.vault != nil {
+		b.vault.debts.end()
+	}
 }
 
 // stopping tells whether Close was called.

@@ -2,7 +2,9 @@ package core
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"entrepot/core/store"
@@ -46,8 +48,8 @@ func (v *vault) put(b *store.Batch, id SessionID, n Note) {
 
 // diskError says in core's terms that the disk did not take something.
 func diskError(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, ErrFull) {
+		return err
 	}
 	return fmt.Errorf("disk: %w: %w", ErrFull, err)
 }
@@ -82,8 +84,19 @@ type Noted interface {
 	EachNote(f func(key, value []byte))
 }
 
-// restate makes the disk say what memory does of client sessions.
-func (b *Broker) restate(f *store.Fresh) error {
+// eachNote calls f for every note on the disk.
+func (v *vault) eachNote(f func(id SessionID, key []byte)) error {
+	first := v.key(keyNote)
+	return v.store.Scan(first, v.key(keyNote+1), func(key, _ []byte) bool {
+		if rest := key[len(first):]; len(rest) >= 8 {
+			f(SessionID(binary.BigEndian.Uint64(rest)), key)
+		}
+		return true
+	})
+}
+
+// restateSessions makes the disk say what memory does of client sessions.
+func (b *Broker) restateSessions(f *store.Fresh) error {
 	b.mu.Lock()
 	all := make(map[string]*record, len(b.sessions))
 	for name, r := range b.sessions {
@@ -92,7 +105,7 @@ func (b *Broker) restate(f *store.Fresh) error {
 	b.mu.Unlock()
 	ended, err := b.vault.ended(f, all)
 	if err != nil {
-		return fmt.Errorf("realm %q: sessions: %w", b.realm, err)
+		return err
 	}
 	if err := f.Put(ended); err != nil {
 		return err

@@ -34,6 +34,7 @@ type record struct {
 
 	resumable bool
 	onDisk    bool // a record of it is there
+	late      bool // what is on disk is to be written when the wills in due are sent
 
 	ownedLock sync.Mutex
 	owned     map[QueueKey]struct{} // exclusive queues, some gone already
@@ -106,11 +107,14 @@ func (b *Broker) record(h Hello) (*record, error) {
 // unlock lets go of the record, then publishes the wills that became due: the
 // policy and the receivers' outboxes are not called under mu.
 func (r *record) unlock() {
-	due := r.due
-	r.due = nil
+	due, late := r.due, r.late
+	r.due, r.late = nil, false
 	r.mu.Unlock()
 	for _, w := range due {
 		w.publish()
+	}
+	if late {
+		r.broker.rewrite(r.name)
 	}
 }
 

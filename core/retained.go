@@ -45,14 +45,33 @@ func newRetainedStore(maxCount int, maxBytes int64) *retainedStore {
 func (r *retainedStore) publish(m *Message, route func()) error {
 	r.order.RLock()
 	defer r.order.RUnlock()
-	s := &r.stripes[maphash.String(r.seed, m.Topic.String())%uint64(len(r.stripes))]
+	var err error
+	r.hold(m.Topic, func() {
+		if err = r.set(m); err == nil {
+			route()
+		}
+	})
+	return err
+}
+
+// hold calls f while nobody publishes to a topic.
+func (r *retainedStore) hold(t routing.Topic, f func()) {
+	s := &r.stripes[maphash.String(r.seed, t.String())%uint64(len(r.stripes))]
 	s.Lock()
 	defer s.Unlock()
-	if err := r.set(m); err != nil {
-		return err
-	}
-	route()
-	return nil
+	f()
+}
+
+// messages lists all values.
+func (r *retainedStore) messages() []*Message {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	all := make([]*Message, 0, r.tree.Len())
+	r.tree.All(func(_ routing.Topic, v *retainedValue) bool {
+		all = append(all, v.msg)
+		return true
+	})
+	return all
 }
 
 // set stores or, with an empty payload, clears.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"entrepot/core/store"
@@ -23,6 +23,7 @@ import (
 type vault struct {
 	store  *store.Store
 	prefix []byte
+	debts  debts
 }
 
 const (
@@ -66,11 +67,7 @@ func (v *vault) room() error {
 	if v == nil {
 		return nil
 	}
-	err := v.store.Room()
-	if err == nil || errors.Is(err, ErrFull) {
-		return err
-	}
-	return fmt.Errorf("disk: %w: %w", ErrFull, err)
+	return diskError(v.store.Room())
 }
 
 // sync waits until all that was written before is on the disk.
@@ -91,25 +88,27 @@ type sessionRecord struct {
 	User   string     `json:",omitempty"`
 	Will   []byte     `json:",omitempty"` // AppendMessage
 	Delay  int64      `json:",omitempty"` // of the will, milliseconds
+	TTL    int64      `json:",omitempty"` // of the will, which runs from its sending; milliseconds
 }
 
 // keep writes the session, if it is one that outlives its connection, and what
-// is on disk of it otherwise goes. With r.mu held.
+// is on disk of it otherwise goes. While a will is due that waits until it was
+// sent: a power cut must not leave neither the session nor its will. With r.mu
+// held.
 func (r *record) keep() {
 	v := r.broker.vault
-	if v == nil || !r.resumable || r.expiry == 0 && !r.onDisk {
-		return
-	}
-	var b store.Batch
-	if r.expiry == 0 {
-		b.Delete(v.session(r.name))
-		r.dropNotes(&b, r.id)
-		r.onDisk = false
-	} else {
+	switch {
+	case v == nil || !r.resumable:
+	case r.expiry == 0:
+		r.forget()
+	case len(r.due) > 0:
+		r.onDisk, r.late = true, true
+	default:
+		var b store.Batch
 		b.Set(v.session(r.name), r.encode())
 		r.onDisk = true
+		v.commit(r.name, &b)
 	}
-	v.store.Commit(&b, false, nil)
 }
 
 func (r *record) dropNotes(b *store.Batch, id SessionID) {
@@ -117,17 +116,22 @@ func (r *record) dropNotes(b *store.Batch, id SessionID) {
 	b.DeleteRange(v.note(id, nil), v.note(id+1, nil))
 }
 
-// forget takes the session off the disk with its notes. With r.mu held.
+// forget takes the session off the disk with its notes; see keep. With r.mu
+// held.
 func (r *record) forget() {
 	v := r.broker.vault
 	if v == nil || !r.onDisk {
 		return
 	}
 	var b store.Batch
-	b.Delete(v.session(r.name))
 	r.dropNotes(&b, r.id)
-	v.store.Commit(&b, false, nil)
-	r.onDisk = false
+	if len(r.due) > 0 {
+		r.late = true
+	} else {
+		b.Delete(v.session(r.name))
+		r.onDisk = false
+	}
+	v.commit(r.name, &b)
 }
 
 func (r *record) encode() []byte {
@@ -150,12 +154,23 @@ func (r *record) encode() []byte {
 	r.broker.groups.mu.Unlock()
 	if w := r.lastWill(); w != nil {
 		k.Will, k.Delay = AppendMessage(nil, w.Message), w.Delay.Milliseconds()
+		if p := w.Message.Props; p != nil {
+			k.TTL = p.TTL.Milliseconds()
+		}
 	}
 	b, err := json.Marshal(k)
 	if err != nil {
 		panic("core: session record: " + err.Error()) // a plain struct: cannot be
 	}
 	return b
+}
+
+// commit writes a change of the session of that name.
+func (v *vault) commit(n sessionName, b *store.Batch) {
+	if v.store.Err() != nil {
+		v.debts.session(n)
+	}
+	v.store.Commit(b, false, nil)
 }
 
 // lastWill is the will that the session would still leave.
@@ -174,32 +189,38 @@ func (r *record) lastWill() *Will {
 // connection then are as if it was lost now.
 func (b *Broker) Restore(st *store.Store) error {
 	b.vault = newVault(st, b.realm)
+	b.retained.expired = b.unkeep
 	st.Restate(b.restate)
-	b.retained.expired = func(t routing.Topic) {
-		var batch store.Batch
-		batch.Delete(b.vault.retained(t))
-		st.Commit(&batch, false, nil)
-	}
+	st.Watch(b.storeState)
 	if err := b.restoreRetained(); err != nil {
 		return fmt.Errorf("realm %q: retained messages: %w", b.realm, err)
 	}
 	if err := b.restoreSessions(); err != nil {
 		return fmt.Errorf("realm %q: sessions: %w", b.realm, err)
 	}
-	b.dropOrphans()
+	if err := b.dropOrphans(); err != nil {
+		return fmt.Errorf("realm %q: notes: %w", b.realm, err)
+	}
 	return nil
 }
 
-// dropOrphans deletes queues that a crash parted from the session whose they
-// were.
-func (b *Broker) dropOrphans() {
-	l, ok := b.engine.(Lister)
-	if !ok {
-		return
-	}
+// dropOrphans deletes queues and notes that a crash parted from the session
+// whose they were.
+func (b *Broker) dropOrphans() error {
 	known := map[SessionID]bool{}
 	for _, r := range b.sessions {
 		known[r.id] = true
+	}
+	var batch store.Batch
+	err := b.vault.eachNote(func(id SessionID, key []byte) {
+		if !known[id] {
+			batch.Delete(key)
+		}
+	})
+	b.vault.store.Commit(&batch, false, nil)
+	l, ok := b.engine.(Lister)
+	if !ok || err != nil {
+		return err
 	}
 	l.EachQueue(func(k QueueKey, owner SessionID) {
 		b.groups.mu.Lock()
@@ -210,6 +231,7 @@ func (b *Broker) dropOrphans() {
 			_, _ = b.engine.DeleteQueue(context.Background(), k, DeleteOptions{})
 		}
 	})
+	return nil
 }
 
 func (v *vault) each(kind byte, f func(key string, value []byte) error) error {
@@ -243,37 +265,27 @@ func (b *Broker) restoreRetained() error {
 }
 
 func (b *Broker) restoreSessions() error {
-	var late []*record
+	var all []*record
 	err := b.vault.each(keySession, func(key string, value []byte) error {
 		var k sessionRecord
 		if err := json.Unmarshal(value, &k); err != nil {
 			return fmt.Errorf("%q: %w: %w", key, store.ErrCorrupt, err)
 		}
-		r := b.restoreSession(key, k)
-		if k.Left != 0 && r.expiry > 0 && time.Since(r.left) >= r.expiry {
-			late = append(late, r)
-		}
+		all = append(all, b.restoreSession(key, k))
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for _, r := range late {
-		r.expire(r.epoch)
+	for _, r := range all {
+		r.goOn()
 	}
 	return nil
 }
 
 // restoreSession makes the record of a session without a connection.
 func (b *Broker) restoreSession(key string, k sessionRecord) *record {
-	name := sessionName{}
-	for i := range key {
-		if key[i] == 0 {
-			name = sessionName{key[:i], key[i+1:]}
-			break
-		}
-	}
-	r := &record{broker: b, name: name, id: k.ID, resumable: true, onDisk: true, user: k.User, left: time.Now(),
+	r := &record{broker: b, name: parseSessionName(key), id: k.ID, resumable: true, onDisk: true, user: k.User,
 		expiry: time.Duration(k.Expiry) * time.Millisecond}
 	if k.Expiry < 0 {
 		r.expiry = Forever
@@ -289,20 +301,47 @@ func (b *Broker) restoreSession(key string, k sessionRecord) *record {
 		r.owned[q] = struct{}{}
 	}
 	b.groups.restore(r, k.Held)
-	r.mu.Lock()
-	defer r.unlock()
-	if r.expiry > 0 {
-		r.armExpiry(max(time.Until(r.left.Add(r.expiry)), 0))
-	}
 	if m, err := DecodeMessage(k.Will); err == nil {
-		s := r.absent(k.User)
-		r.will = &pendingWill{message: m, session: s, delay: time.Duration(k.Delay) * time.Millisecond}
-		r.armWill(r.will.delay)
+		if m.Props != nil {
+			m.Props.TTL = time.Duration(k.TTL) * time.Millisecond
+		}
+		r.will = &pendingWill{message: m, session: r.absent(k.User), delay: time.Duration(k.Delay) * time.Millisecond}
 	}
 	b.mu.Lock()
-	b.sessions[name] = r
+	b.sessions[r.name] = r
 	b.mu.Unlock()
 	return r
+}
+
+// parseSessionName reads what vault.session wrote.
+func parseSessionName(key string) sessionName {
+	protocol, client, _ := strings.Cut(key, "\x00")
+	return sessionName{protocol, client}
+}
+
+// goOn lets the time of a restored session run on: what became due meanwhile is
+// done at once. One that had a connection is as if it was lost now.
+func (r *record) goOn() {
+	r.mu.Lock()
+	defer r.unlock()
+	if r.left.IsZero() {
+		r.left = time.Now()
+		r.keep()
+	}
+	passed := max(time.Since(r.left), 0)
+	if r.expiry > 0 && passed >= r.expiry {
+		r.end()
+		return
+	}
+	if r.expiry > 0 {
+		r.armExpiry(r.expiry - passed)
+	}
+	if r.will == nil {
+		return
+	}
+	if r.armWill(r.will.delay - passed); r.will == nil {
+		r.keep()
+	}
 }
 
 // absent stands for the connection that left a will before the restart.
@@ -390,9 +429,22 @@ func (s *Session) Notes(prefix []byte, f func(key, value []byte)) error {
 	})
 }
 
+// unkeep takes a topic's value off the disk.
+func (b *Broker) unkeep(t routing.Topic) {
+	if b.vault.store.Err() != nil {
+		b.vault.debts.retained(t)
+	}
+	var batch store.Batch
+	batch.Delete(b.vault.retained(t))
+	b.vault.store.Commit(&batch, false, nil)
+}
+
 // kept is the message, and as one with it what has to be on disk of a retained
 // one.
 func (b *Broker) kept(m *Message) []Op {
+	if b.vault.store.Err() != nil {
+		b.vault.debts.retained(m.Topic)
+	}
 	n := &Note{Key: b.vault.retained(m.Topic)}
 	if len(m.Payload) > 0 {
 		n.Value = AppendMessage(nil, m)

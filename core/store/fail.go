@@ -21,7 +21,8 @@ func (s *Store) Watch(f func(error)) {
 
 // Restate calls f when the disk works again and before anybody else may write:
 // for those who keep in memory what the disk may have lost, as it was committed
-// without a sync or refused. Call Restate before the first Commit.
+// without a sync or refused. All callbacks of the time before have run by then.
+// Call Restate before the first Commit.
 func (s *Store) Restate(f func(*Fresh) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +92,7 @@ const maxRetry = time.Minute
 // recover tries the disk until it works or the store is closed. Attempts that
 // got as far as the database cost memory (see fence), so they become rarer.
 func (s *Store) recover(h *handle, why error) {
-	if !s.waitQuiet(h) {
+	if !s.waitQuiet(h) || !s.waitTold() {
 		return
 	}
 	if full(why) {
@@ -130,6 +131,21 @@ func (s *Store) waitQuiet(h *handle) bool {
 	}()
 	select {
 	case <-quiet:
+		return true
+	case <-s.closing:
+		return false
+	}
+}
+
+// waitTold waits until all callbacks have run that are due, so that who restates
+// knows what was done; false when the store is closed.
+func (s *Store) waitTold() bool {
+	told := make(chan struct{})
+	s.mu.Lock()
+	s.tell(nil, func(error) { close(told) })
+	s.mu.Unlock()
+	select {
+	case <-told:
 		return true
 	case <-s.closing:
 		return false
