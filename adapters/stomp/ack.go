@@ -192,11 +192,28 @@ func (c *conn) ack(f *frame, o core.Outcome) error {
 	if !ok {
 		return notOut()
 	}
-	if err := s.consumer.Settle(&c.batch, o, seqs...); err != nil {
-		return err
+	if f.has.holds(receiptHeader) {
+		c.settleForGood(f, s, o)
+		return nil
 	}
-	c.acknowledge(f)
-	return nil
+	return s.consumer.Settle(&c.batch, o, seqs...)
+}
+
+// settleForGood settles c.seqs and sends the receipt that f asks for when that is
+// on disk, where the messages were: none returns after it.
+func (c *conn) settleForGood(f *frame, s *subscription, o core.Outcome) {
+	ops := make([]core.Op, len(c.seqs))
+	for i, seq := range c.seqs {
+		ops[i] = core.Op{Consumer: s.consumer, Seq: seq, Outcome: o}
+	}
+	id := bytes.Clone(f.value(receiptHeader))
+	s.source.session.Apply(c.lane, ops, func(_ bool, err error) {
+		if err != nil {
+			c.fail(err, id)
+			return
+		}
+		c.sendReceipt(id)
+	})
 }
 
 // nack puts messages back into their place, or, with requeue:false, gives them up.
