@@ -203,6 +203,14 @@ func TestRepairOfLargeTable(t *testing.T) {
 	}
 }
 
+// Reads of a slow disk are told to a tracer, which has to be there: without it
+// each block that took long would count as lost.
+func TestRepairHasATracerForSlowReads(t *testing.T) {
+	if o := blockOptions(); o.LoggerAndTracer == nil || o.LoggerAndTracer.IsTracingEnabled(t.Context()) {
+		t.Errorf("%+v", o)
+	}
+}
+
 // Where names are missing all tables and logs count.
 func TestRepairWithoutManifest(t *testing.T) {
 	before, want := written(t, 400)

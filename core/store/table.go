@@ -79,11 +79,24 @@ func (t *table) footer() error {
 	}
 	rest, n := block.DecodeHandle(b[1:])
 	t.index, _ = block.DecodeHandle(b[1+n:])
-	t.blocks.Init(t.file, sstable.ReaderOptions{}.ReaderOptions, block.ChecksumType(b[0]))
+	t.blocks.Init(t.file, blockOptions(), block.ChecksumType(b[0]))
 	t.rest, t.restErr = t.handles(rest)
 	t.recorded = t.entries()
 	return nil
 }
+
+// blockOptions are for reading without a cache. A read that takes longer than
+// some milliseconds asks the tracer, so there has to be one.
+func blockOptions() block.ReaderOptions { return block.ReaderOptions{LoggerAndTracer: untraced{}} }
+
+// untraced is a pebble.LoggerAndTracer that is told nothing.
+type untraced struct{}
+
+func (untraced) Infof(string, ...any)                   {}
+func (untraced) Errorf(string, ...any)                  {}
+func (untraced) Fatalf(string, ...any)                  {}
+func (untraced) Eventf(context.Context, string, ...any) {}
+func (untraced) IsTracingEnabled(context.Context) bool  { return false }
 
 // read reads one block.
 func (t *table) read(h block.Handle, kind block.Kind, init func(*block.Metadata, []byte) error) (b block.BufferHandle, err error) {
