@@ -227,7 +227,7 @@ func TestRepairWithoutManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for left := int64(0); left < size; left += 7 {
+	for left := int64(0); left < size; left += 41 {
 		d := before.Crash(100, 1)
 		cut(t, d, manifest, int(left))
 		got, rep := saved(t, d)

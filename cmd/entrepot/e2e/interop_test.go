@@ -99,17 +99,30 @@ type program struct {
 	lines []string
 }
 
-// startProgram builds and starts the program on free ports of the loopback and
-// waits until it is ready; more are flags of `serve` beside those.
+// startProgram builds and starts the program, in memory; more are further
+// flags of `serve`.
 func startProgram(t *testing.T, more ...string) *program {
+	t.Helper()
+	return launch(t, buildProgram(t), append(more, "--memory")...)
+}
+
+// buildProgram builds the program and returns its path.
+func buildProgram(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "entrepot")
 	build := exec.Command("go", "build", "-o", binary, "entrepot/cmd/entrepot")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
+	return binary
+}
+
+// launch starts the program on free ports of the loopback and waits until it
+// is ready; more are flags of `serve` beside those.
+func launch(t *testing.T, binary string, more ...string) *program {
+	t.Helper()
 	p := &program{ended: make(chan error, 1)}
-	p.cmd = exec.Command(binary, append([]string{"serve", "--memory", "--mqtt", "127.0.0.1:0", "--stomp", "127.0.0.1:0", "--http", "127.0.0.1:0"}, more...)...)
+	p.cmd = exec.Command(binary, append([]string{"serve", "--mqtt", "127.0.0.1:0", "--stomp", "127.0.0.1:0", "--http", "127.0.0.1:0"}, more...)...)
 	p.cmd.Dir = t.TempDir()
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -165,6 +178,15 @@ func (p *program) ready() bool {
 	}
 	_ = r.Body.Close()
 	return r.StatusCode == http.StatusOK
+}
+
+// kill ends the program at once. What it wrote is with the system.
+func (p *program) kill(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.ended
 }
 
 // stop asks the program to end and expects that it ends well.
