@@ -61,6 +61,10 @@ type Conn struct {
 // RemoteAddr is the client's address, for logs and rights.
 func (c *Conn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
 
+// Carrier is the connection itself, for what it tells of its client (a
+// certificate). Nobody but the Conn reads, writes or closes it.
+func (c *Conn) Carrier() net.Conn { return c.conn }
+
 // OnRoom names what is called, from another goroutine and with no lock held,
 // when deliveries were refused and there is room again: resume the consumers.
 // It must not block. Called by the protocol before its first delivery.

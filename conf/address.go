@@ -75,7 +75,7 @@ func loopback(host string) bool {
 
 // listeners are the addresses to open, protocol by protocol.
 func (c Config) listeners() []listenKey {
-	return []listenKey{{"mqtt", c.MQTT.Listen}, {"stomp", c.STOMP.Listen}, {"http", c.HTTP.Listen}}
+	return []listenKey{{"mqtt", c.MQTT.Listen}, {"stomp", c.STOMP.Listen}, {"amqp", c.AMQP.Listen}, {"http", c.HTTP.Listen}}
 }
 
 type listenKey struct {

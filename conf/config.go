@@ -10,6 +10,7 @@ import (
 
 	"entrepot/adapters"
 	"entrepot/adapters/admin"
+	"entrepot/adapters/amqp"
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
 	"entrepot/core"
@@ -24,6 +25,7 @@ type Config struct {
 	Auth      auth.Config              `toml:"auth"`
 	MQTT      mqtt.Config              `toml:"mqtt"`
 	STOMP     stomp.Config             `toml:"stomp"`
+	AMQP      amqp.Config              `toml:"amqp"`
 	HTTP      admin.Config             `toml:"http"`
 	WebSocket adapters.WebSocketConfig `toml:"websocket"`
 	Log       Log                      `toml:"log"`
@@ -58,6 +60,7 @@ func DefaultConfig() Config {
 		Auth:      auth.DefaultConfig(),
 		MQTT:      mqtt.DefaultConfig(),
 		STOMP:     stomp.DefaultConfig(),
+		AMQP:      amqp.DefaultConfig(),
 		HTTP:      admin.DefaultConfig(),
 		WebSocket: adapters.DefaultWebSocketConfig(),
 		Log:       Log{Level: "info", Format: "text"},
@@ -91,6 +94,7 @@ func (c Config) Validate() error {
 		section("auth", c.Auth.Validate()),
 		section("mqtt", c.MQTT.Validate()),
 		section("stomp", c.STOMP.Validate()),
+		section("amqp", c.AMQP.Validate()),
 		section("http", c.HTTP.Validate()),
 		section("websocket", c.WebSocket.Validate()),
 		section("log", c.Log.Validate()),

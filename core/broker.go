@@ -40,8 +40,8 @@ func DefaultConfig() Config {
 // Validate returns an error wrapping ErrInvalid for a setting that makes no sense.
 func (c Config) Validate() error {
 	switch {
-	case c.MaxMessage < 1 || c.MaxMessage > 256<<20:
-		return invalid("max message %d: from 1 byte to 256 MiB", c.MaxMessage)
+	case c.MaxMessage < 1 || c.MaxMessage > 512<<20:
+		return invalid("max message %d: from 1 byte to 512 MiB", c.MaxMessage)
 	case c.MaxRetained < 0 || c.MaxRetainedBytes < 0:
 		return invalid("limits of retained messages: not negative")
 	case c.DiskMark < 0:

@@ -15,6 +15,7 @@ import (
 
 	"entrepot/adapters"
 	"entrepot/adapters/admin"
+	"entrepot/adapters/amqp"
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
 	"entrepot/conf"
@@ -24,7 +25,7 @@ import (
 func serveCommand() *cobra.Command {
 	var file, data string
 	var memory bool
-	var mqttListen, stompListen, httpListen []string
+	var mqttListen, stompListen, amqpListen, httpListen []string
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the broker",
@@ -48,6 +49,7 @@ file with all of them.`,
 	f.StringVarP(&file, "config", "c", "", "settings `FILE`")
 	f.StringSliceVar(&mqttListen, "mqtt", nil, "listen for MQTT on `ADDRESS` (repeatable; default 127.0.0.1:1883)")
 	f.StringSliceVar(&stompListen, "stomp", nil, "listen for STOMP on `ADDRESS` (repeatable; default 127.0.0.1:61613)")
+	f.StringSliceVar(&amqpListen, "amqp", nil, "listen for AMQP 0-9-1 on `ADDRESS` (repeatable; default 127.0.0.1:5672)")
 	f.StringSliceVar(&httpListen, "http", nil, "listen for HTTP on `ADDRESS`: WebSockets, /healthz, /readyz, /metrics (repeatable; default 127.0.0.1:8080)")
 	f.BoolVar(&memory, "memory", false, "keep everything in memory: a restart forgets it")
 	f.StringVar(&data, "data", "", "keep what is durable in `DIR` (default entrepot-data, in the current folder)")
@@ -58,6 +60,7 @@ file with all of them.`,
 		cfg, err := load(file, func(cfg *conf.Config) {
 			override(&cfg.MQTT.Listen, mqttListen)
 			override(&cfg.STOMP.Listen, stompListen)
+			override(&cfg.AMQP.Listen, amqpListen)
 			override(&cfg.HTTP.Listen, httpListen)
 			if memory || f.Changed("data") {
 				cfg.Store.Data = data
@@ -125,7 +128,8 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	var ready atomic.Bool
 
 	m, s := mqtt.New(cfg.MQTT, realms, log), stomp.New(cfg.STOMP, realms, log)
-	clients := []front{{protocol: "mqtt", server: m, listen: cfg.MQTT.Listen}, {protocol: "stomp", server: s, listen: cfg.STOMP.Listen}}
+	clients := []front{{protocol: "mqtt", server: m, listen: cfg.MQTT.Listen}, {protocol: "stomp", server: s, listen: cfg.STOMP.Listen},
+		{protocol: "amqp", server: amqp.New(cfg.AMQP, realms, log), listen: cfg.AMQP.Listen}}
 	var all []front
 	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log, admin.Counts{
 		Name: "mqtt_told_total", Help: "Refusals and errors that MQTT clients were told of.", Label: "code", Read: m.Told})

@@ -204,7 +204,7 @@ func TestReaderFaults(t *testing.T) {
 		t.Error("bytes left over")
 	}
 	r = NewReader([]byte{5, 'a'})
-	if r.ShortText() != nil || r.Long() != 0 || r.LongLong() != 0 || r.Short() != 0 || r.Octet() != 0 || r.Table() != nil || r.Len() != 0 {
+	if r.ShortText() != nil || r.Long() != 0 || r.LongLong() != 0 || r.Short() != 0 || r.Octet() != 0 || r.Table() != nil || len(r.Left()) != 0 || !r.Failed() {
 		t.Error("values after a fault")
 	}
 	if !errors.Is(r.End(), ErrSyntax) {

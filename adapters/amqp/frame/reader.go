@@ -40,8 +40,11 @@ func (r *Reader) End() error {
 	return nil
 }
 
-// Len is how many bytes are left.
-func (r *Reader) Len() int { return len(r.b) }
+// Left is the bytes that are left.
+func (r *Reader) Left() []byte { return r.b }
+
+// Failed tells whether something did not fit so far.
+func (r *Reader) Failed() bool { return r.fault != "" }
 
 func (r *Reader) fail(fault string) {
 	if r.fault == "" {

@@ -39,7 +39,7 @@ func TestSameAsRabbitMQ(t *testing.T) {
 	if help, _ := exec.Command("go", "run", "entrepot/cmd/entrepot", "serve", "--help").CombinedOutput(); !strings.Contains(string(help), "--amqp") {
 		t.Skip("no AMQP yet")
 	}
-	p := startProgram(t, "--amqp", "127.0.0.1:0")
+	p := startProgram(t)
 	r.ready(t)
 	readme, err := os.ReadFile("../../../adapters/amqp/README.md")
 	if err != nil {

@@ -1,0 +1,54 @@
+package amqp
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"entrepot/adapters"
+	"entrepot/core"
+	"entrepot/core/auth"
+)
+
+// protocol is this front-end's name in logs, figures and origins.
+const protocol = "amqp"
+
+// External proves who a client is that asks for the mechanism EXTERNAL, by its
+// connection: a certificate, for one. It is called on the connection's reader.
+// Errors wrap core.ErrNotAllowed.
+type External func(ctx context.Context, c net.Conn) (auth.Principal, error)
+
+// Server accepts AMQP clients on any number of listeners.
+type Server struct {
+	// External, where it is set before the first connection, makes the mechanism
+	// EXTERNAL known to clients.
+	External External
+
+	cfg    Config
+	realms *core.Realms
+	log    *slog.Logger
+	server *adapters.Server
+}
+
+// New returns a server whose clients live in realms: connection.open names one
+// as virtual host. cfg must be valid.
+func New(cfg Config, realms *core.Realms, log *slog.Logger) *Server {
+	s := &Server{cfg: cfg, realms: realms, log: log.With("protocol", protocol)}
+	s.server = adapters.NewServer(cfg.Limits, protocol, log, func(c *adapters.Conn) adapters.Protocol {
+		return newConn(s, c)
+	})
+	return s
+}
+
+// Serve accepts from l until Shutdown, which closes l. It returns at once.
+func (s *Server) Serve(l net.Listener) error { return s.server.Serve(l) }
+
+// ServeConn takes over a connection from elsewhere: a pipe, a WebSocket.
+func (s *Server) ServeConn(c net.Conn) { s.server.ServeConn(c) }
+
+// Refused counts connections that a limit turned away.
+func (s *Server) Refused() uint64 { return s.server.Refused() }
+
+// Shutdown stops accepting, sends every client connection.close, closes the
+// connections and waits for them, or for ctx.
+func (s *Server) Shutdown(ctx context.Context) error { return s.server.Shutdown(ctx) }
