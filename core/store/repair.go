@@ -148,12 +148,12 @@ func (r *repairer) look() (err error) {
 	return nil
 }
 
-// strange tells whether there are tables that the manifest has never heard of.
+// strange tells whether the log is missing that the manifest begins with: it is
+// removed after a manifest that says so.
 func (r *repairer) strange() bool {
-	return slices.ContainsFunc(r.names, func(name string) bool {
-		n, ok := fileNumber(name, tableSuffix)
-		_, known := r.manifest.tables[n]
-		return ok && !known && !r.manifest.gone[n]
+	return !slices.ContainsFunc(r.names, func(name string) bool {
+		n, ok := fileNumber(name, logSuffix)
+		return ok && n == r.manifest.oldest
 	})
 }
 
