@@ -120,7 +120,7 @@ type ConsumeOptions struct {
 	// NoAck: every delivery is settled by handing it over, whatever the
 	// receiver answers but Full.
 	NoAck     bool
-	Exclusive bool // nobody else may consume meanwhile
+	Exclusive bool // nobody else may consume meanwhile, but with Pull
 	// Pull: no deliveries, only Consumer.Get; not counted as a consumer.
 	Pull bool
 	// Paused: nothing is delivered before the first Resume.

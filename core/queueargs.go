@@ -59,7 +59,7 @@ func (p *argsParser) argument(h routing.Header) (err error) {
 	case "x-redelivery-delay":
 		a.RedeliverWait, err = period(h, 0)
 	case "x-max-length":
-		n, err = whole(h, 0, math.MaxInt32)
+		n, err = whole(h, 0, math.MaxInt)
 		a.MaxLength, a.HasMaxLength = int(n), true
 	case "x-max-length-bytes":
 		a.MaxBytes, err = whole(h, 0, math.MaxInt64)
@@ -113,6 +113,8 @@ func (p *argsParser) shown(h routing.Header) error {
 		}
 	} else if v, err := text(h, 1); err != nil {
 		return err
+	} else if h.Name == "x-queue-mode" && v != "default" && v != "lazy" {
+		return invalid("argument x-queue-mode: default or lazy")
 	} else if h.Name == "x-queue-type" && v == "stream" {
 		return fmt.Errorf("argument x-queue-type stream: %w", ErrUnsupported)
 	} else if h.Name == "x-queue-type" && v != "classic" && v != "quorum" {

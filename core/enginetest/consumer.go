@@ -70,10 +70,11 @@ func lostConsumer(r *rig) {
 func exclusiveAlone(r *rig) {
 	k := r.queue("q")
 	only := r.consume(k, r.probe(), exclusiveConsumer)
-	for _, o := range []core.ConsumeOptions{{}, {Exclusive: true}, {Pull: true}} {
+	for _, o := range []core.ConsumeOptions{{}, {Exclusive: true}} {
 		_, err := r.engine.Consume(r.ctx, k, o, r.probe())
 		r.wantError(err, core.ErrInUse)
 	}
+	r.getNone(r.consume(k, nil, pull))
 	only.Cancel(core.Requeue)
 	second := r.consume(k, r.probe())
 	_, err := r.engine.Consume(r.ctx, k, core.ConsumeOptions{Exclusive: true}, r.probe())

@@ -53,11 +53,11 @@ func (q *queue) attach(c *consumer) error {
 	if q.dead {
 		return fmt.Errorf("%v: %w", q.key, core.ErrNotFound)
 	}
-	if len(q.consumers) > 0 && (q.consumers[0].opts.Exclusive || c.opts.Exclusive && !c.opts.Pull) {
-		return fmt.Errorf("%v has an exclusive consumer, or others beside it: %w", q.key, core.ErrInUse)
-	}
 	if c.opts.Pull {
 		return nil
+	}
+	if len(q.consumers) > 0 && (q.consumers[0].opts.Exclusive || c.opts.Exclusive) {
+		return fmt.Errorf("%v has an exclusive consumer, or others beside it: %w", q.key, core.ErrInUse)
 	}
 	if q.args.SingleActive && c.opts.Exclusive {
 		return fmt.Errorf("%v has a single active consumer, so none is exclusive: %w", q.key, core.ErrNotAllowed)
