@@ -151,7 +151,7 @@ func (ch *channel) ownMethod(m frame.Method, r *frame.Reader) error {
 // ended is the fault of fields that did not fit.
 func ended(r *frame.Reader) error {
 	if err := r.End(); err != nil {
-		return broken(frame.SyntaxError, "%v", err)
+		return broken(frame.FrameError, "%v", err)
 	}
 	return nil
 }

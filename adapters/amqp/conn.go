@@ -92,6 +92,7 @@ func (c *conn) Feed(b []byte) (used int, err error) {
 	for {
 		f, n, err := frame.Next(b[used:], c.frameMax)
 		if err != nil {
+			c.method = 0
 			return used, c.end(&fault{code: frame.FrameError, text: err.Error(), fatal: true})
 		}
 		if n == 0 {
@@ -135,13 +136,14 @@ const closeTimeout = 5 * time.Second
 
 // handle does what a frame asks for.
 func (c *conn) handle(f frame.Frame) error {
+	c.method = 0
 	if f.Kind == frame.MethodKind && f.Channel != 0 && c.phase == isOpen {
 		return c.channelMethod(f)
 	}
 	switch {
 	case f.Kind == frame.HeartbeatKind:
 		if f.Channel != 0 || len(f.Payload) > 0 {
-			return broken(frame.FrameError, "a heartbeat with a channel or a payload")
+			return broken(frame.UnexpectedFrame, "a heartbeat with a channel or a payload")
 		}
 		return nil
 	case f.Kind != frame.MethodKind && f.Kind != frame.HeaderKind && f.Kind != frame.BodyKind:

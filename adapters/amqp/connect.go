@@ -95,7 +95,7 @@ func (c *conn) startOK(r *frame.Reader) error {
 	response := append([]byte(nil), r.LongText()...)
 	r.ShortText() // locale
 	if err := r.End(); err != nil {
-		return broken(frame.SyntaxError, "%v", err)
+		return broken(frame.FrameError, "%v", err)
 	}
 	c.client = readCapabilities(properties)
 	if err := c.authenticate(mechanism, response); err != nil {
@@ -134,7 +134,7 @@ func readCapabilities(properties routing.Headers) capabilities {
 func (c *conn) tuneOK(r *frame.Reader) error {
 	channels, size, beat := r.Short(), r.Long(), r.Short()
 	if err := r.End(); err != nil {
-		return broken(frame.SyntaxError, "%v", err)
+		return broken(frame.FrameError, "%v", err)
 	}
 	if err := negotiated("channel_max", int(channels), 1, c.cfg.ChannelMax); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (c *conn) open(r *frame.Reader) error {
 	r.ShortText()
 	r.Bits()
 	if err := r.End(); err != nil {
-		return broken(frame.SyntaxError, "%v", err)
+		return broken(frame.FrameError, "%v", err)
 	}
 	realm, exact := c.server.realms.Broker(c.vhost)
 	if !exact && c.vhost != "/" {
@@ -208,7 +208,7 @@ func (c *conn) clientCloses(r *frame.Reader) error {
 	r.ShortText()
 	r.Long()
 	if err := r.End(); err != nil {
-		return broken(frame.SyntaxError, "%v", err)
+		return broken(frame.FrameError, "%v", err)
 	}
 	c.tellConfirms(&c.batch)
 	c.leave(core.CloseNormal)

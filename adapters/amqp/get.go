@@ -2,7 +2,6 @@ package amqp
 
 import (
 	"context"
-	"errors"
 
 	"entrepot/adapters/amqp/frame"
 	"entrepot/core"
@@ -54,9 +53,6 @@ func (ch *channel) pull(queue string, noAck bool) (s *consumer, d core.Delivery,
 	s = &consumer{channel: ch, noAck: noAck, pull: true}
 	s.queue, err = c.session.Consume(context.Background(), core.Named(queue), core.ConsumeOptions{Pull: true, NoAck: noAck}, s)
 	if err != nil {
-		if errors.Is(err, core.ErrInUse) {
-			err = refuse(frame.AccessRefused, "%v in exclusive use", c.queueNoun(clientName(queue)))
-		}
 		return nil, d, false, err
 	}
 	ch.keepPull(id, s)

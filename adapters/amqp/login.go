@@ -118,7 +118,7 @@ func (c *conn) updateSecret(r *frame.Reader) error {
 	secret := string(r.LongText())
 	r.ShortText() // reason
 	if err := r.End(); err != nil {
-		return broken(frame.SyntaxError, "%v", err)
+		return broken(frame.FrameError, "%v", err)
 	}
 	if c.login.realm != nil {
 		if err := c.prove(c.realm, secret); err != nil {

@@ -185,7 +185,7 @@ func moreTopics(topics []routing.Topic, h routing.Header, to *target) ([]routing
 	for _, v := range list {
 		key, ok := v.(string)
 		if !ok {
-			return nil, refuse(frame.PreconditionFailed, "unsupported type in '%s' header: it must be an array of long strings", h.Name)
+			continue
 		}
 		a, err := parseAddress(to.exchange, key)
 		if err != nil {

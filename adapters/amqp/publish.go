@@ -61,11 +61,12 @@ func (c *conn) contentFrame(f frame.Frame) error {
 	case ch.closed || ch.failed.Load() != nil:
 		return nil
 	}
-	c.method = frame.BasicPublish
 	switch in := &ch.content; {
 	case f.Kind == frame.HeaderKind && in.state == awaitsContentHeader:
+		c.method = frame.BasicPublish
 		return ch.headerFrame(f.Payload)
 	case f.Kind == frame.BodyKind && in.state == awaitsBody:
+		c.method = frame.BasicPublish
 		return ch.bodyFrame(f.Payload)
 	case in.state == noContent:
 		return refuse(frame.UnexpectedFrame, "expected method frame, got content frame instead")

@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"entrepot/adapters/amqp/frame"
@@ -58,7 +59,7 @@ func (ch *channel) declareQueue(r *frame.Reader) error {
 			return refuse(frame.AccessRefused, "queue name '%s' contains reserved prefix 'amq.*'", name)
 		}
 		var err error
-		if spec.Args, err = core.ParseQueueArgs(args); err != nil {
+		if spec.Args, err = parseArgs(args); err != nil {
 			return argumentFault(err, about)
 		}
 	} else if name == "" {
@@ -83,6 +84,21 @@ func (ch *channel) replyDeclared(info core.QueueInfo) {
 		b = frame.AppendShortText(b, clientName(info.Key.Name))
 		return frame.AppendLong(frame.AppendLong(b, uint32(info.Messages)), uint32(info.Consumers))
 	})
+}
+
+// parseArgs reads the arguments of a queue. Numbers and truth values as text,
+// which protocols of text use, are not for clients that can write them.
+func parseArgs(args routing.Headers) (core.QueueArgs, error) {
+	for _, a := range args {
+		switch a.Name {
+		case "x-message-ttl", "x-expires", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-delivery-limit",
+			"x-redelivery-delay", "x-single-active-consumer":
+			if _, text := a.Value.(string); text {
+				return core.QueueArgs{}, fmt.Errorf("%w: argument %s: it is a text", core.ErrInvalid, a.Name)
+			}
+		}
+	}
+	return core.ParseQueueArgs(args)
 }
 
 // argumentFault refuses arguments, by name.

@@ -47,11 +47,7 @@ func (ch *channel) endReply(s *consumer) {
 // there.
 func (ch *channel) declareReply(noWait bool) error {
 	if !noWait {
-		info := core.QueueInfo{Key: core.Named(replyTo)}
-		if ch.reply != nil {
-			info.Consumers = 1
-		}
-		ch.replyDeclared(info)
+		ch.replyDeclared(core.QueueInfo{Key: core.Named(replyTo), Consumers: 1})
 	}
 	ch.lastQueue = replyTo
 	return nil

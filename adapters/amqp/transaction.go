@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"context"
 	"errors"
 
 	"entrepot/adapters/amqp/frame"
@@ -14,6 +15,8 @@ type transaction struct {
 	ops   []core.Op
 	taken []heldMessage
 	bytes int
+	// checked is the last target whose exchange was looked for.
+	checked *target
 }
 
 func (ch *channel) selectTransaction() error {
@@ -46,11 +49,29 @@ func (ch *channel) enqueue(m *core.Message, in *content) error {
 	if err := ch.room(1, len(m.Payload)+heldCost); err != nil {
 		return err
 	}
+	if err := ch.checkExchange(in.to); err != nil {
+		return err
+	}
 	op := core.Op{Message: m}
 	if to := in.to; in.mandatory {
 		op.Unrouted = func() { ch.giveBack(m, to) }
 	}
 	ch.transaction.ops = append(ch.transaction.ops, op)
+	return nil
+}
+
+// checkExchange refuses a publish to an exchange that is not there at once, as
+// outside of a transaction; all else shows at commit.
+func (ch *channel) checkExchange(to *target) error {
+	t, x := ch.transaction, core.ExchangeSpec{Name: to.address.Exchange, Passive: true}
+	if to == t.checked || x.Name == core.DefaultExchange {
+		return nil
+	}
+	t.checked = to
+	ch.conn.wait()
+	if err := ch.conn.session.DeclareExchange(context.Background(), x); errors.Is(err, core.ErrNotFound) {
+		return ch.conn.faultOf(err, ch.conn.exchangeNoun(to.exchange))
+	}
 	return nil
 }
 
