@@ -22,7 +22,7 @@ const (
 )
 
 // String is the kind as a metric label and in texts.
-func (k AlarmKind) String() string { return [...]string{"disk", "memory"}[k] }
+func (k AlarmKind) String() string { return [...]string{"disk", "memory"}[k%alarmKinds] }
 
 // Alarm is the state of one kind.
 type Alarm struct {
@@ -110,6 +110,7 @@ type watcher struct{ told func(Alarm) }
 func (b *Broker) Alarms() []Alarm {
 	b.alarms.mu.Lock()
 	defer b.alarms.mu.Unlock()
+	b.alarms.state[MemoryAlarm].Kind = MemoryAlarm
 	return append([]Alarm(nil), b.alarms.state[:]...)
 }
 

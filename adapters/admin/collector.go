@@ -23,6 +23,8 @@ type collector struct {
 	sessions, retained, retainedBytes  *prometheus.Desc
 	exchanges, queues, bindings        *prometheus.Desc
 	consumers, queued, queuedBytes     *prometheus.Desc
+	alarm, alarmMark                   *prometheus.Desc
+	diskFree, memoryUsed               *prometheus.Desc
 }
 
 func newCollector(realms *core.Realms, refused func() map[string]uint64) *collector {
@@ -51,6 +53,11 @@ func newCollector(realms *core.Realms, refused func() map[string]uint64) *collec
 		consumers:     d("consumers", "Consumers."),
 		queued:        d("queue_messages", "Messages in all queues: ready, or delivered and not settled yet.", "state"),
 		queuedBytes:   d("queue_bytes", "Payload bytes in all queues."),
+
+		alarm:      d("alarm", "1 while publishers are held back for want of this.", "kind"),
+		alarmMark:  d("alarm_mark_bytes", "Where the alarm begins: free space, memory in use; 0 is no alarm.", "kind"),
+		diskFree:   d("disk_free_bytes", "Free space on the disk of the data directory, where it is watched."),
+		memoryUsed: d("memory_used_bytes", "Memory that is in use and cannot be given back, where it is watched."),
 	}
 }
 
@@ -70,6 +77,7 @@ func (c *collector) Describe(to chan<- *prometheus.Desc) {
 		c.build.Desc(), c.connections, c.connected, c.turnedAway, c.in, c.inBytes, c.out, c.outBytes,
 		c.dropped, c.unroutable, c.sessions, c.retained, c.retainedBytes, c.exchanges, c.queues,
 		c.bindings, c.consumers, c.queued, c.queuedBytes,
+		c.alarm, c.alarmMark, c.diskFree, c.memoryUsed,
 	} {
 		to <- d
 	}
@@ -101,6 +109,35 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	gauge(c.queued, float64(sum.engine.Ready), "ready")
 	gauge(c.queued, float64(sum.engine.Unsettled), "unsettled")
 	gauge(c.queuedBytes, float64(sum.engine.Bytes))
+	for _, a := range alarms(c.realms) {
+		on, mark := 0.0, 0.0
+		if a.On {
+			on = 1
+		}
+		if a.Watched {
+			mark = float64(a.Mark)
+			gauge(map[core.AlarmKind]*prometheus.Desc{core.DiskAlarm: c.diskFree, core.MemoryAlarm: c.memoryUsed}[a.Kind], float64(a.Have))
+		}
+		gauge(c.alarm, on, a.Kind.String())
+		gauge(c.alarmMark, mark, a.Kind.String())
+	}
+}
+
+// alarms is one of each kind: of all realms, which share disk and memory, one
+// that is on before one that is watched.
+func alarms(realms *core.Realms) []core.Alarm {
+	var all []core.Alarm
+	realms.Each(func(b *core.Broker) {
+		for i, a := range b.Alarms() {
+			switch {
+			case i == len(all):
+				all = append(all, a)
+			case a.On || a.Watched && !all[i].Watched:
+				all[i] = a
+			}
+		}
+	})
+	return all
 }
 
 func (c *collector) protocol(to chan<- prometheus.Metric, protocol string, p core.ProtocolStats) {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -16,7 +17,7 @@ import (
 
 const index = `Entrepot
   /healthz  200 when the process answers
-  /readyz   200 when clients can connect
+  /readyz   200 when clients can connect, with the alarms that are on
   /metrics  what the broker counts
 `
 
@@ -33,10 +34,22 @@ func routes(realms *core.Realms, ready func() bool, refused func() map[string]ui
 			text(w, http.StatusServiceUnavailable, "not ready: starting or stopping\n")
 			return
 		}
-		text(w, http.StatusOK, "ready\n")
+		text(w, http.StatusOK, "ready\n"+shortages(realms))
 	})
 	m.Handle("GET /metrics", metrics(realms, refused, own, log))
 	return m
+}
+
+// shortages has a line for each alarm that is on. Clients can connect and consume
+// all the same.
+func shortages(realms *core.Realms) string {
+	var lines strings.Builder
+	for _, a := range alarms(realms) {
+		if a.On {
+			fmt.Fprintf(&lines, "alarm: %s\n", a)
+		}
+	}
+	return lines.String()
 }
 
 // text writes a whole answer. That the client went away meanwhile is its

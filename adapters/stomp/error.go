@@ -48,7 +48,7 @@ var kinds = [...]struct {
 	{core.ErrLocked, "held by another session"},
 	{core.ErrInUse, "in use"},
 	{core.ErrNotAllowed, "access refused"},
-	{core.ErrFull, "queue is full"},
+	{core.ErrFull, "no room"},
 	{core.ErrTooLarge, "message too large"},
 	{core.ErrInvalid, "invalid request"},
 	{core.ErrUnsupported, "not supported"},
