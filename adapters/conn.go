@@ -70,6 +70,11 @@ func (c *Conn) Carrier() net.Conn { return c.conn }
 // It must not block. Called by the protocol before its first delivery.
 func (c *Conn) OnRoom(f func(*core.Batch)) { c.Outbox.onRoom(f) }
 
+// Pace names what is asked after each Feed: whether little is to be read at a
+// time, and how long to wait before the next read. See core.Session.Pace. Called
+// from Feed.
+func (c *Conn) Pace(f func() (wait time.Duration, slow bool)) { c.askPace = f }
+
 // Wheel is where the protocol may set alarms of its own. It stops them before
 // Closed returns.
 func (c *Conn) Wheel() *Wheel { return c.server.wheel }

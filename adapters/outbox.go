@@ -209,6 +209,18 @@ func (o *Outbox) roomForAnswers() <-chan struct{} {
 	if !o.crowded.Load() {
 		return nil
 	}
+	return o.unblocked()
+}
+
+// nextUnblock is closed by the next unblock.
+func (o *Outbox) nextUnblock() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.unblocked()
+}
+
+// unblocked is closed by letRead. With mu held.
+func (o *Outbox) unblocked() <-chan struct{} {
 	if o.drained == nil {
 		o.drained = make(chan struct{})
 	}

@@ -6,11 +6,13 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 const (
 	quietSize = 512     // what a reader waits with that cannot wait without a buffer
 	ownFrame  = 4 << 10 // a frame's beginning of this size has a buffer of its own
+	slowRead  = 4 << 10 // how much is read at once where Pace says little
 	busyWakes = 8       // wakes in one tick that make a connection busy
 	fairReads = 16      // reads after which others get the processor
 	fewBytes  = 2 << 10 // a busy connection waits after a read of less
@@ -23,6 +25,10 @@ type reader struct {
 	maxFrame int
 	loggedIn bool
 	err      error // why reading ended
+
+	askPace func() (wait time.Duration, slow bool)
+	wait    time.Duration // before the next read
+	slow    bool
 
 	busy  bool
 	wakes int   // in this tick
@@ -63,11 +69,33 @@ func (c *Conn) await() error {
 	return err
 }
 
-// waitForRoom waits while too many answers wait for the socket, or until Kick.
+// waitForRoom waits as Pace says and while too many answers wait for the socket,
+// or until Kick.
 func (c *Conn) waitForRoom() {
+	if c.wait > 0 {
+		c.waitPace()
+	}
 	if wait := c.Outbox.roomForAnswers(); wait != nil && c.kicked.Load() == nil {
 		<-wait
 	}
+}
+
+// waitPace waits as Pace says, or until Kick.
+func (c *Conn) waitPace() {
+	t := time.NewTimer(c.wait)
+	defer t.Stop()
+	c.wait = 0
+	if kick := c.Outbox.nextUnblock(); c.kicked.Load() == nil {
+		select {
+		case <-kick:
+		case <-t.C:
+		}
+	}
+}
+
+// stopped tells that nothing more is to be read now.
+func (c *Conn) stopped() bool {
+	return c.err != nil || c.wait > 0 || c.kicked.Load() != nil || c.Outbox.crowded.Load()
 }
 
 // ready reads and feeds until the socket has no more (false: wait) or the
@@ -95,7 +123,7 @@ func (c *Conn) readReady(fd uintptr) (stop bool) {
 	lent := c.server.bufs.getRead()
 	buf, have := c.unpack(lent.b)
 	for turn := 1; !stop; turn++ {
-		n, err := readNow(fd, buf[have:c.window(buf)])
+		n, err := readNow(fd, buf[have:c.reach(buf, have)])
 		if err == syscall.EAGAIN {
 			break
 		}
@@ -109,7 +137,7 @@ func (c *Conn) readReady(fd uintptr) (stop bool) {
 			c.skipRead()
 		}
 		buf, have = c.feed(buf, have+n, lent.b)
-		if stop = c.err != nil || c.kicked.Load() != nil || c.Outbox.crowded.Load(); last {
+		if stop = c.stopped(); last {
 			break
 		}
 		if turn%fairReads == 0 {
@@ -162,10 +190,10 @@ func (c *Conn) plainReady(b []byte) {
 	more := n == quietSize
 	for n > 0 {
 		buf, have = c.feed(buf, have+n, lent.b)
-		if !more || c.err != nil || c.kicked.Load() != nil || c.Outbox.crowded.Load() {
+		if !more || c.stopped() {
 			break
 		}
-		free := buf[have:c.window(buf)]
+		free := buf[have:c.reach(buf, have)]
 		n, c.err = c.conn.Read(free)
 		more = n == len(free)
 	}
@@ -180,6 +208,15 @@ func (c *Conn) window(buf []byte) int {
 		return len(buf)
 	}
 	return min(len(buf), c.maxFrame)
+}
+
+// reach is window, but not far behind the have bytes that are there when reading
+// is slow.
+func (c *Conn) reach(buf []byte, have int) int {
+	if !c.slow {
+		return c.window(buf)
+	}
+	return min(c.window(buf), have+slowRead)
 }
 
 // unpack puts what is kept of a frame to the front of a buffer that has room:
@@ -217,6 +254,9 @@ func (c *Conn) feed(buf []byte, have int, lent []byte) ([]byte, int) {
 	}
 	used, err := c.proto.Feed(buf[:have])
 	c.proto.Idle()
+	if c.askPace != nil {
+		c.wait, c.slow = c.askPace()
+	}
 	left := buf[used:have]
 	switch {
 	case err != nil:

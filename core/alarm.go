@@ -2,6 +2,8 @@ package core
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -241,6 +243,52 @@ func (b *Broker) found(k AlarmKind, have uint64) {
 	for _, w := range watching {
 		w.told(now)
 	}
+}
+
+// How long a connection that published is not read under the memory alarm: one
+// that holds deliveries has to settle them, which frees memory.
+const (
+	paceOfPublishers = time.Second
+	paceOfHolders    = 100 * time.Millisecond
+)
+
+// Pace tells a connection's reader, after each read, whether the memory alarm is
+// on, so that little is to be read at a time, and how long to wait before the next:
+// while the alarm is on and something was published since the last Pace. also
+// yields the connection's other sessions; it may be nil. Called by one goroutine
+// at a time.
+func (s *Session) Pace(also iter.Seq[*Session]) (wait time.Duration, slow bool) {
+	if !s.broker.alarms.slow.Load() {
+		return 0, false
+	}
+	published, holds := s.progress()
+	if also != nil {
+		for o := range also {
+			_, h := o.progress()
+			holds = holds || h
+		}
+	}
+	switch {
+	case !published:
+		return 0, true
+	case holds:
+		return paceOfHolders, true
+	}
+	return paceOfPublishers, true
+}
+
+// progress tells whether the session published since the last call, and whether
+// it holds deliveries.
+func (s *Session) progress() (published, holds bool) {
+	in := s.Traffic.In.Load()
+	published, s.paced = in != s.paced, in
+	s.mu.Lock()
+	open := make([]*heldConsumer, 0, len(s.consumers))
+	for h := range s.consumers {
+		open = append(open, h)
+	}
+	s.mu.Unlock()
+	return published, slices.ContainsFunc(open, func(h *heldConsumer) bool { return h.Unsettled() > 0 })
 }
 
 // applyAlarm makes an alarm felt.

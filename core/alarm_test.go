@@ -2,7 +2,9 @@ package core_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -176,4 +178,112 @@ func TestAlarmNotWatched(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Under the memory alarm a connection that publishes is read slowly; one that
+// holds deliveries is read sooner, as it may settle them.
+func TestPace(t *testing.T) {
+	watched(t, func(h *house, g *gauges) {
+		s := h.fresh("a")
+		pace := func(also ...*core.Session) string {
+			wait, slow := s.Pace(slices.Values(also))
+			return fmt.Sprint(wait, " ", slow)
+		}
+		want := func(when, want, got string) {
+			t.Helper()
+			if got != want {
+				t.Errorf("%s: %s, want %s", when, got, want)
+			}
+		}
+		h.tell(s, "t", "1")
+		want("no alarm", "0s false", pace())
+		g.used.Store(700 << 20)
+		pass(time.Second)
+		want("published before the alarm", "1s true", pace())
+		want("published nothing since", "0s true", pace())
+		h.tell(s, "t", "2")
+		want("published", "1s true", pace())
+
+		box := h.holding()
+		c := h.subscribe(s, "a", "mine", box)
+		h.tell(h.fresh("p"), "mine", "x")
+		held := box.want("x")
+		want("holds, but publishes nothing", "0s true", pace())
+		h.tell(s, "t", "3")
+		want("publishes and holds", "100ms true", pace())
+		h.must(c.Settle(nil, core.Ack, held[0].Seq))
+		h.tell(s, "t", "4")
+		want("settled", "1s true", pace())
+
+		other := h.fresh("durable")
+		h.subscribe(other, "durable", "mine too", h.holding())
+		h.tell(h.fresh("q"), "mine too", "y")
+		pass(0)
+		h.tell(s, "t", "5")
+		want("another session of the connection holds", "100ms true", pace(other))
+		g.used.Store(0)
+		pass(time.Second)
+		h.tell(s, "t", "6")
+		want("the alarm is over", "0s false", pace())
+	})
+}
+
+// While the disk alarm is on, what fills the disk is refused with the figures;
+// what empties it, and what is in memory, goes on.
+func TestDiskAlarm(t *testing.T) {
+	inBunker(t, func(c *bunker) {
+		h := &c.house
+		g := &gauges{}
+		g.free.Store(1 << 30)
+		h.broker.Probe(g.probes())
+		s := h.fresh("a", expiry(core.Forever))
+		c.lasting(s, "a", "t")
+		h.tell(s, "kept", "old", retain, durable)
+		h.tell(s, "cleared", "old", retain, durable)
+		h.tell(s, "t", "before", durable)
+		h.must(h.apply(s, noteOp("k", "v")))
+		g.free.Store(120 << 20)
+		pass(time.Second)
+
+		const reason = "disk space: 120 MiB free, mark 256 MiB"
+		refused := func(what string, err error) {
+			t.Helper()
+			if !errors.Is(err, core.ErrFull) || !strings.Contains(err.Error(), reason) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		_, err := h.say(s, h.note("t", "refused", durable))
+		refused("durable message", err)
+		_, err = h.say(s, h.note("kept", "new", retain))
+		refused("last value", err)
+		refused("transaction", h.apply(s, core.Op{Message: h.note("t", "refused", durable)}, noteOp("k", "new")))
+		_, _, err = h.broker.Connect(h.ctx, hello("new", expiry(core.Forever)))
+		refused("a new session that lasts", err)
+
+		h.fresh("short", plain).Close(core.CloseNormal)
+		h.tell(s, "cleared", "", retain)
+		h.tell(s, "elsewhere", "nobody keeps it", durable)
+		h.tell(s, "t", "in memory")
+		h.must(h.apply(s, noteOp("k", "")))
+		s.Close(core.CloseLost)
+		s = h.again("a", expiry(core.Forever))
+		box := h.holding()
+		con := h.consume(s, "a", box)
+		got := box.want("before", "in memory")
+		h.must(con.Settle(nil, core.Ack, got[0].Seq, got[1].Seq))
+
+		g.free.Store(1 << 30)
+		pass(time.Second)
+		h.tell(s, "t", "after", durable)
+		h.tell(s, "kept", "new", retain, durable)
+		c.crash(0, 0)
+		s = h.again("a", expiry(core.Forever))
+		box = h.inbox()
+		h.consume(s, "a", box)
+		box.want("after")
+		if kept, gone := h.retainedAt(s, "kept"), h.retainedAt(s, "cleared"); kept != "new" || gone != "" {
+			t.Errorf("last values %q and %q", kept, gone)
+		}
+		h.wantNotes(s)
+	})
 }

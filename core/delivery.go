@@ -86,6 +86,8 @@ type Consumer interface {
 	// there is none. Only for consumers opened with Pull. With NoAck it is
 	// settled.
 	Get() (d Delivery, ok bool)
+	// Unsettled is how many deliveries the consumer holds.
+	Unsettled() int
 	// Cancel ends the consumer. Held deliveries go back to their places, with
 	// o saying how: Requeue or Return; with Keep they stay. When it returns no
 	// Deliver is running and none will. A second Cancel does nothing, except

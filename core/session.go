@@ -69,6 +69,7 @@ type Session struct {
 	ended   atomic.Bool
 	wrote   bool // something of the record is, or was, on the disk; Connect's
 	grants  grants
+	paced   uint64 // of Traffic.In, at the last Pace
 	calls   sessionCalls
 
 	// verbs is held shared by every verb that changes what the session has in

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -36,6 +37,14 @@ func TestMetricsOfTwoRealms(t *testing.T) {
 		b.Drops("stomp").Add(core.DropOverflow, 3)
 	})
 	want := `
+# HELP entrepot_alarm 1 while publishers are held back for want of this.
+# TYPE entrepot_alarm gauge
+entrepot_alarm{kind="disk"} 0
+entrepot_alarm{kind="memory"} 0
+# HELP entrepot_alarm_mark_bytes Where the alarm begins: free space, memory in use; 0 is no alarm.
+# TYPE entrepot_alarm_mark_bytes gauge
+entrepot_alarm_mark_bytes{kind="disk"} 0
+entrepot_alarm_mark_bytes{kind="memory"} 0
 # HELP entrepot_bindings Bindings.
 # TYPE entrepot_bindings gauge
 entrepot_bindings 10
@@ -148,5 +157,35 @@ func TestNoLabelThatClientsChoose(t *testing.T) {
 	text := scrape(t, realms, nil)
 	if strings.Contains(text, "nosy") || strings.Contains(text, "a/b") {
 		t.Errorf("a client's word in\n%s", text)
+	}
+}
+
+// Alarms of all realms are shown once for each kind, on if one is on, and
+// /readyz names them, while clients can connect.
+func TestAlarms(t *testing.T) {
+	realms := newRealms("/", "other")
+	realms.Each(func(b *core.Broker) {
+		p := core.Probes{MemoryUsed: func(uint64) uint64 { return 100 << 20 }, MemoryLimit: 1000 << 20}
+		if b.Realm() == "other" {
+			p.DiskFree = func() (uint64, error) { return 1 << 20, nil }
+		}
+		b.Probe(p)
+		t.Cleanup(b.Close)
+	})
+	text := scrape(t, realms, nil)
+	for _, line := range []string{
+		`entrepot_alarm{kind="disk"} 1`, `entrepot_alarm{kind="memory"} 0`,
+		`entrepot_alarm_mark_bytes{kind="disk"} 2.68435456e+08`, `entrepot_alarm_mark_bytes{kind="memory"} 6.291456e+08`,
+		`entrepot_disk_free_bytes 1.048576e+06`, `entrepot_memory_used_bytes 1.048576e+08`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("no line %q in\n%s", line, text)
+		}
+	}
+	w := httptest.NewRecorder()
+	routes(realms, always, func() map[string]uint64 { return nil }, nil, slog.New(slog.DiscardHandler)).
+		ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
+	if want := "ready\nalarm: disk space: 1 MiB free, mark 256 MiB\n"; w.Code != 200 || w.Body.String() != want {
+		t.Errorf("/readyz: %d %q, want %q", w.Code, w.Body, want)
 	}
 }

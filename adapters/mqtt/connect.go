@@ -215,6 +215,7 @@ func (c *conn) greet(p *packets.Packet, h core.Hello, present bool) {
 	c.send(a, &c.batch)
 	c.greeted.Store(true)
 	c.net.LoggedIn(cfg.MaxPacket, quiet*3/2) // [MQTT-3.1.2-22]
+	c.net.Pace(func() (time.Duration, bool) { return c.session.Pace(nil) })
 }
 
 // serverKeepAlive is the keep-alive that holds; the client is told when it is

@@ -84,6 +84,7 @@ func (c *conn) connect(f *frame) error {
 	c.conn.OnRoom(c.resume)
 	// Twice the interval, for networks and for the wheel.
 	c.conn.LoggedIn(c.cfg.MaxHeaderBytes+c.cfg.MaxBody+1, 2*beat(theyCan, want))
+	c.conn.Pace(func() (time.Duration, bool) { return c.session.Pace(c.durableSessions) })
 	c.sendConnected(v)
 	if every := beat(can, theyWant); every > 0 {
 		c.heartBeat.start(c, every)

@@ -131,6 +131,17 @@ func (c *conn) durableSession(name string, want durableState) (*core.Session, er
 	return session, want.note(c, session)
 }
 
+// durableSessions yields the sessions of the durable subscriptions that are open.
+func (c *conn) durableSessions(yield func(*core.Session) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.subs {
+		if s.source.durable != "" && !yield(s.source.session) {
+			return
+		}
+	}
+}
+
 // leave lets go of a durable subscription; it goes on unless it ends here.
 func (s *source) leave(end bool, reason core.CloseReason) {
 	if end {

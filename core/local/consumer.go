@@ -229,6 +229,14 @@ func (q *queue) forgetReturned(o core.Outcome) {
 	}
 }
 
+// Unsettled implements core.Consumer.
+func (c *consumer) Unsettled() int {
+	q := c.queue
+	q.mu.Lock()
+	defer q.unlock()
+	return c.held.len()
+}
+
 // Get implements core.Consumer.
 func (c *consumer) Get() (core.Delivery, bool) {
 	q := c.queue

@@ -34,7 +34,7 @@ func testsMayImport() []rule {
 	return []rule{
 		{"core/...", []string{"core", "core/local", "core/enginetest", "routing"}},
 		{"core", []string{"core/local", "core/enginetest"}},
-		{"adapters...", []string{"core/local"}},
+		{"adapters...", []string{"core/local", "core/store"}},
 	}
 }
 
