@@ -189,8 +189,12 @@ func (a *apply) commitStored(b *core.Batch, ops []core.Op, done core.Done) {
 	a.endLetter(&batch)
 	var applied []func(error)
 	for i := range places {
-		if f := places[i].applied; f != nil {
-			applied = append(applied, f)
+		p := &places[i]
+		switch {
+		case p.applied != nil:
+			applied = append(applied, p.applied)
+		case p.stored:
+			applied = append(applied, p.revoke)
 		}
 	}
 	a.engine.disk.store.Commit(&batch, done != nil, func(err error) {
@@ -237,8 +241,7 @@ func takeBack(ended []claim) {
 	for i := range ended {
 		q := ended[i].by.queue
 		q.mu.Lock()
-		if !q.dead {
-			e := ended[i].entry
+		if e := ended[i].entry; !q.dead && !q.shelf.wasRevoked(e.seq) {
 			e.attempts++
 			e.instant = false
 			q.bytes += e.size()
@@ -312,6 +315,13 @@ func (q *queue) place(m *core.Message, t *target, batch *store.Batch) (placed, b
 		q.push(e)
 	}
 	return p, true
+}
+
+// revoke is told whether the disk has the message.
+func (p *placed) revoke(err error) {
+	if err != nil {
+		p.queue.revoke(p.seq)
+	}
 }
 
 // show makes a placed message ready. It takes mu.

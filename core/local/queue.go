@@ -235,6 +235,10 @@ func (q *queue) push(e entry) {
 
 // giveBack puts an entry that was out into its place.
 func (q *queue) giveBack(e entry) {
+	if q.shelf.wasRevoked(e.seq) {
+		q.bytes -= e.size()
+		return
+	}
 	if q.args.LastValueKey != "" {
 		if q.outdated(&e) {
 			q.drop(e, core.DropReplaced)
@@ -334,6 +338,7 @@ func (q *queue) done(e entry) {
 	}
 	if e.stored {
 		q.shelf.remove(e.seq, e.attempts > 0)
+		q.shelf.wasRevoked(e.seq)
 	}
 }
 

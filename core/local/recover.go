@@ -82,6 +82,7 @@ func (e *Engine) storeState(err error) {
 	for _, q := range all {
 		q.mu.Lock()
 		q.shelf.settleDebts()
+		q.keepRevoked()
 		q.unlock()
 	}
 	// What came back from a refused transaction is to be there again.

@@ -48,6 +48,7 @@ type shelf struct {
 	owed    store.Batch // and what the store could not take
 	tries   map[uint64]uint32
 	void    map[uint64]bool // refused, so no messages, but perhaps on disk; true: removed there
+	revoked map[uint64]bool // refused by the disk, while they were out
 	fault   error           // what is on disk is damaged
 }
 
@@ -153,6 +154,72 @@ func (q *queue) unspill(seq uint64, size int64) {
 		s.void = map[uint64]bool{}
 	}
 	s.void[seq] = false
+}
+
+// revoke takes back a message in memory that the disk refused: its publisher is
+// told so, and may send it again. What a consumer has of it does not come back.
+// It takes mu.
+func (q *queue) revoke(seq uint64) {
+	q.mu.Lock()
+	defer q.unlock()
+	if q.dead {
+		return
+	}
+	s := q.shelf
+	s.remove(seq, false)
+	found := false
+	take := func(e *entry) bool {
+		if e.seq != seq {
+			return true
+		}
+		found = true
+		q.waitBytes -= e.size()
+		q.bytes -= e.size()
+		return false
+	}
+	if q.ready.keep(take); !found {
+		q.back.keep(take)
+	}
+	if !found {
+		q.aside.keep(take)
+	}
+	if !found { // it is out, or was
+		if s.revoked == nil {
+			s.revoked = map[uint64]bool{}
+		}
+		s.revoked[seq] = true
+	}
+}
+
+// keepRevoked forgets the revoked that are out no more: the store works again,
+// so all that it refused came back.
+func (q *queue) keepRevoked() {
+	s := q.shelf
+	if len(s.revoked) == 0 {
+		return
+	}
+	out := map[uint64]bool{}
+	keep := func(seq uint64) {
+		if s.revoked[seq] {
+			out[seq] = true
+		}
+	}
+	for _, c := range q.consumers {
+		c.held.all(func(e entry) { keep(e.seq) })
+	}
+	if q.busy != nil {
+		keep(q.out)
+	}
+	s.revoked = out
+}
+
+// wasRevoked tells, once, whether a message was revoked while it was out.
+func (s *shelf) wasRevoked(seq uint64) bool {
+	if s == nil || !s.revoked[seq] {
+		return false
+	}
+	delete(s.revoked, seq)
+	return true
 }
 
 // wakeStarved lets a drainer look again.
@@ -454,8 +521,11 @@ func (q *queue) putStored(b *core.Batch, m *core.Message, to *target, done core.
 		applied = q.whenApplied(&e)
 	}
 	s.spool.store.Commit(&batch, done != nil, func(err error) {
-		if applied != nil {
+		switch {
+		case applied != nil:
 			applied(err)
+		case err != nil:
+			q.revoke(e.seq)
 		}
 		finish(done, err == nil, storeError(err))
 	})
