@@ -218,6 +218,10 @@ func (c *conn) acknowledged(kind byte, id uint16, code reason) error {
 	case packets.Pubrec:
 		c.pubrec(id, code)
 	case packets.Pubrel:
+		if c.gate != nil {
+			c.pubrelKept(id)
+			return nil
+		}
 		answer := idNotFound
 		if c.state.forget(c, id) {
 			if c.publisher != nil {
@@ -235,6 +239,10 @@ func (c *conn) acknowledged(kind byte, id uint16, code reason) error {
 
 // pubrec goes on with a QoS 2 delivery ([MQTT-4.3.3-4]).
 func (c *conn) pubrec(id uint16, code reason) {
+	if c.gate != nil {
+		c.pubrecKept(id, code)
+		return
+	}
 	if code >= unspecified {
 		if done, ok := c.state.confirm(c, id, sent2); ok {
 			c.settleLater(done, code)

@@ -27,6 +27,7 @@ type conn struct {
 	plain   bool // MQTT 5 deliveries have no property that the message does not ask for
 	maxOut  uint32
 	aliases aliases // under the outbox's lock
+	gate    *gate   // of a session that lasts: outlives a restart of the broker
 
 	// The reader's own.
 	clientID   string
@@ -35,6 +36,8 @@ type conn struct {
 	batch      core.Batch
 	publisher  *publisher // nil until the client publishes
 	settling   settling
+
+	releaseLane *core.Lane // see releases
 
 	paused  atomic.Bool // a SUBSCRIBE is being answered: deliveries wait
 	greeted atomic.Bool // CONNACK with success is out
@@ -196,6 +199,9 @@ func (c *conn) Idle() {
 	if c.settling.hungry {
 		c.feedHungry()
 	}
+	if c.gate != nil {
+		c.letGo()
+	}
 	c.batch.Flush()
 }
 
@@ -208,8 +214,19 @@ func (c *conn) feedHungry() {
 	c.sendKept(&c.batch)
 }
 
+// letGo ends the sources of subscriptions that ended, when what they had out is
+// confirmed on disk.
+func (c *conn) letGo() {
+	for _, src := range c.state.gone() {
+		src.consumer.Cancel(core.Requeue)
+	}
+}
+
 // room is called when the outbox refused a delivery and has room again.
 func (c *conn) room(b *core.Batch) {
+	if c.gate != nil {
+		c.gate.pump(b)
+	}
 	c.resumeRefused(b)
 	c.sendKept(b)
 }
@@ -284,6 +301,7 @@ func (c *conn) Closed(err error) {
 			c.reason = core.CloseShutdown
 		}
 	}
+	c.state.park(c)
 	c.session.Close(c.reason)
 	c.batch.Flush()
 	c.server.log.Debug("closed", "client", c.clientID, "remote", c.net.RemoteAddr(), "error", err)

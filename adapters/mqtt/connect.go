@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"math"
 	"strings"
 	"time"
 
@@ -150,19 +151,37 @@ func (c *conn) enter(p *packets.Packet, h core.Hello) error {
 	if err != nil {
 		return c.turnAway(p.ProtocolVersion, fault{unavailable, err.Error()})
 	}
+	st, known := s.State().(*session)
+	lasts := s.Lasting()
+	if !known {
+		if st, err = begin(s, resumed && lasts); err != nil {
+			s.Close(core.CloseNormal)
+			return c.turnAway(p.ProtocolVersion, fault{unavailable, err.Error()})
+		}
+	}
 	c.session, c.id, c.clientID, c.version = s, s.ID(), h.ClientID, p.ProtocolVersion
 	c.zeroExpiry = p.Properties.SessionExpiryInterval == 0
-	st, known := s.State().(*session)
-	if !known {
-		st = &session{drops: s.Drops()}
-		s.SetState(st)
-	}
 	c.state = st
+	if lasts {
+		c.gate = &gate{conn: c}
+	}
 	c.willQueue(h.Will)
 	c.limits(p)
 	release := st.attach(c, c.window(p))
-	c.greet(p, h, resumed && known)
+	c.greet(p, h, resumed && (known || lasts))
 	return c.restore(release)
+}
+
+// begin is a session's state: new, or of a restored session.
+func begin(s *core.Session, restored bool) (*session, error) {
+	st := &session{drops: s.Drops()}
+	if restored {
+		if err := st.rebuild(s); err != nil {
+			return nil, err
+		}
+	}
+	s.SetState(st)
+	return st, nil
 }
 
 // willQueue makes the queue that a will goes to. Without it the will is counted
@@ -176,9 +195,12 @@ func (c *conn) willQueue(w *core.Will) {
 	}
 }
 
+// noLimit is a size that no packet has.
+const noLimit = 1 << 30
+
 // limits takes what the client says about itself.
 func (c *conn) limits(p *packets.Packet) {
-	c.maxOut = 1 << 30
+	c.maxOut = noLimit
 	c.tells = c.version == 5 && !(p.Properties.RequestProblemInfoFlag && p.Properties.RequestProblemInfo == 0)
 	if p.Properties.MaximumPacketSize > 0 {
 		c.maxOut = p.Properties.MaximumPacketSize
@@ -231,10 +253,13 @@ func (c *conn) serverKeepAlive(asked time.Duration, p *packets.Properties) time.
 
 // restore goes on with a session: what was in flight, then what waits.
 func (c *conn) restore(release []uint16) error {
-	for _, id := range release {
+	for _, id := range append(release, c.state.overdue()...) {
 		c.answerID(packets.Pubrel<<4|2, id, success)
 	}
 	c.sendKept(&c.batch)
+	if c.state.rebuilt {
+		c.rebind()
+	}
 	subs, queued := c.state.held(c)
 	if queued {
 		if _, err := c.consume(topics, nil, core.Key(core.SessionQueue, c.clientID)); err != nil {
@@ -243,12 +268,49 @@ func (c *conn) restore(release []uint16) error {
 	}
 	for _, sub := range subs {
 		if err := c.reopen(sub); err != nil {
-			c.server.log.Debug("subscription not taken up again", "client", c.clientID, "filter", sub.text, "error", err)
-			c.state.unsubscribe(c, sub.text)
+			c.forsake(sub, err)
 		}
 	}
 	c.resumeRefused(&c.batch)
 	return nil
+}
+
+// forsake gives up a subscription that cannot be taken up again.
+func (c *conn) forsake(sub *subscription, why error) {
+	c.server.log.Debug("subscription not taken up again", "client", c.clientID, "filter", sub.text, "error", why)
+	c.state.unsubscribe(c, sub.text)
+	if c.gate != nil {
+		// Taken over or on a failing disk it is tried again by the next.
+		_ = c.state.subscribed(c, sub.text, nil)
+	}
+}
+
+// rebind gives the bindings of a session that was restored their subscriptions
+// again, once.
+func (c *conn) rebind() {
+	key := core.Key(core.SessionQueue, c.clientID)
+	all, first := c.state.restored(c)
+	if !first {
+		return
+	}
+	ctx := context.Background()
+	info, err := c.session.DeclareQueue(ctx, core.QueueSpec{Key: key, Passive: true})
+	if errors.Is(err, core.ErrNotFound) && len(all) > 0 {
+		info, err = c.session.DeclareQueue(ctx, c.queueSpec(key))
+	}
+	if err == nil {
+		c.state.setQueued(c)
+	}
+	if err != nil || info.Messages == 0 {
+		for _, id := range c.state.lost(c, math.MaxUint64) {
+			c.answerID(packets.Pubrel<<4|2, id, success)
+		}
+	}
+	for _, sub := range all {
+		if err := c.session.Rebind(ctx, c.binding(key, sub)); err != nil {
+			c.forsake(sub, err)
+		}
+	}
 }
 
 // reopen consumes a group's or a named queue again.
@@ -256,9 +318,12 @@ func (c *conn) reopen(sub *subscription) error {
 	if sub.kind == topics {
 		return nil
 	}
-	if err := c.declare(sub); err != nil {
-		return err
+	_, err := c.session.DeclareQueue(context.Background(), core.QueueSpec{Key: sub.queue, Passive: true})
+	if err != nil {
+		err = c.declare(sub)
 	}
-	_, err := c.consume(sub.kind, sub, sub.queue)
+	if err == nil {
+		_, err = c.consume(sub.kind, sub, sub.queue)
+	}
 	return err
 }

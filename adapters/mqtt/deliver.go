@@ -41,12 +41,16 @@ func (s *source) Deliver(d core.Delivery) core.Verdict {
 	var o offer
 	wanted := s.meet(&d, &o)
 	if s.recall.Load() {
+		s.skipLost(&d)
 		if v, known := s.deliverAgain(&d, &o); known {
 			return v
 		}
 	}
 	if !wanted {
 		return core.Settled
+	}
+	if g := s.conn.gate; g != nil && (o.qos == 2 || g.busy()) {
+		return s.deliverGated(&d, &o)
 	}
 	if o.qos > 0 {
 		return s.deliverHeld(&d, &o)
@@ -64,7 +68,7 @@ func (s *source) Deliver(d core.Delivery) core.Verdict {
 // waits tells that deliveries have to wait. The second look comes after the
 // mark, so that an end of the wait which came meanwhile is not missed.
 func (s *source) waits() bool {
-	if s.leaving.Load() {
+	if s.leaving.Load() || s.conn.gate != nil && s.conn.gate.broken.Load() {
 		return true
 	}
 	if !s.conn.paused.Load() {
@@ -163,7 +167,7 @@ func (s *source) deliverHeld(d *core.Delivery, o *offer) core.Verdict {
 	if !ok {
 		return core.Full
 	}
-	id, ok := c.state.send(s, d, o.qos)
+	id, ok := c.state.send(s, d, o.qos, false)
 	if !ok {
 		c.out.Cancel()
 		return core.Full
@@ -183,21 +187,76 @@ func (s *source) deliverHeld(d *core.Delivery, o *offer) core.Verdict {
 // subscription; known is false when none did.
 func (s *source) deliverAgain(d *core.Delivery, o *offer) (v core.Verdict, known bool) {
 	c := s.conn
+	if c.gate != nil && !c.gate.room(s) {
+		return core.Full, true
+	}
+	queues := c.gate.busy()
 	buf, ok := s.begin()
 	if !ok {
 		return core.Full, true
 	}
-	id, qos, known, ok := c.state.sendAgain(s, d.Seq)
+	p, known, ok := c.state.sendAgain(s, d.Seq)
 	if !ok {
 		c.out.Cancel()
 		return core.Full, known
 	}
-	o.qos = qos
-	if !c.write(buf, d, o, id, true) {
-		c.state.unsend(id)
-		return core.Dropped(core.DropTooLarge), true
+	o.qos = byte(p.stage)
+	switch {
+	case (p.waits || queues) && c.fits(d, o):
+		c.out.Cancel()
+		c.gate.add(&gated{d: *d, o: *o, from: s, id: p.id, dup: !p.fresh}, d.Batch, p.waits)
+		return core.Held, true
+	case p.waits || queues:
+		c.out.Cancel()
+	default:
+		if p.fresh {
+			c.state.sent(c, p.id)
+		}
+		if c.write(buf, d, o, p.id, !p.fresh) {
+			return core.Held, true
+		}
 	}
-	return core.Held, true
+	c.state.unsend(p.id)
+	return core.Dropped(core.DropTooLarge), true
+}
+
+// deliverGated lets a delivery wait at the gate.
+func (s *source) deliverGated(d *core.Delivery, o *offer) core.Verdict {
+	c := s.conn
+	if !c.gate.room(s) {
+		return core.Full
+	}
+	if _, ok := s.begin(); !ok {
+		return core.Full
+	}
+	fits := c.fits(d, o)
+	c.out.Cancel()
+	if !fits {
+		return core.Dropped(core.DropTooLarge)
+	}
+	e := &gated{d: *d, o: *o, from: s}
+	if o.qos == 0 {
+		c.gate.add(e, d.Batch, false)
+		return core.Settled
+	}
+	var ok bool
+	if e.id, ok = c.state.send(s, d, o.qos, true); !ok {
+		return core.Full
+	}
+	c.gate.add(e, d.Batch, o.qos == 2)
+	return core.Held
+}
+
+// skipLost has the client release what was in flight before a restart and does
+// not come again: the queue has come to a later place.
+func (s *source) skipLost(d *core.Delivery) {
+	if s.kind != topics || !s.conn.state.rebuilt {
+		return
+	}
+	for _, id := range s.conn.state.lost(s.conn, d.Seq) {
+		buf := s.conn.out.BeginAnswer()
+		s.conn.out.End(d.Batch, appendAck(buf, packets.Pubrel<<4|2, s.conn.version, id, success, ""))
+	}
 }
 
 // sendKept sends the messages again that a group gave up to this session.
@@ -213,10 +272,10 @@ func (c *conn) sendKept(b *core.Batch) {
 		o.qos = 2
 		buf, ok := c.out.BeginDelivery()
 		if !ok {
-			c.state.notAgain(p.id)
+			c.state.notAgain(&p)
 			return
 		}
-		if !c.write(buf, &d, &o, p.id, true) {
+		if !c.write(buf, &d, &o, p.id, !p.fresh) {
 			c.state.unsend(p.id)
 			c.session.Drops().Add(core.DropTooLarge, 1)
 		}
@@ -227,20 +286,7 @@ func (c *conn) sendKept(b *core.Batch) {
 // is larger than the client takes ([MQTT-3.1.2-24]).
 func (c *conn) write(buf []byte, d *core.Delivery, o *offer, id uint16, dup bool) bool {
 	var space [128]byte
-	var props []byte
-	topic, payload := o.topic, d.Payload
-	size := 2 + len(topic) + len(payload)
-	if o.qos > 0 {
-		size += 2
-	}
-	if c.version == 5 {
-		if c.plain && d.Props == nil && o.id == 0 && !o.moved {
-			size++
-		} else {
-			topic, props = c.properties(space[:0], d, o)
-			size += len(topic) - len(o.topic) + len(props) + varintSize(len(props))
-		}
-	}
+	topic, props, size := c.measure(space[:0], d, o)
 	if uint64(1+varintSize(size)+size) > uint64(c.maxOut) {
 		c.aliases.forget(topic)
 		c.out.Cancel()
@@ -253,6 +299,7 @@ func (c *conn) write(buf []byte, d *core.Delivery, o *offer, id uint16, dup bool
 	if dup {
 		first |= 8
 	}
+	payload := d.Payload
 	buf = appendVarint(append(buf, first), size)
 	buf = append(append(buf, byte(len(topic)>>8), byte(len(topic))), topic...)
 	if o.qos > 0 {
@@ -264,6 +311,36 @@ func (c *conn) write(buf []byte, d *core.Delivery, o *offer, id uint16, dup bool
 	c.session.Traffic.CountOut(len(payload))
 	c.out.EndLarge(d.Batch, buf, payload, nil)
 	return true
+}
+
+// measure is what of a PUBLISH depends on the client, and the size of what
+// follows its fixed header. With the outbox locked.
+func (c *conn) measure(space []byte, d *core.Delivery, o *offer) (topic string, props []byte, size int) {
+	topic = o.topic
+	size = 2 + len(topic) + len(d.Payload)
+	if o.qos > 0 {
+		size += 2
+	}
+	if c.version == 5 {
+		if c.plain && d.Props == nil && o.id == 0 && !o.moved {
+			size++
+		} else {
+			topic, props = c.properties(space, d, o)
+			size += len(topic) - len(o.topic) + len(props) + varintSize(len(props))
+		}
+	}
+	return topic, props, size
+}
+
+// fits tells whether the client takes a delivery of that size, now or later. With
+// the outbox locked.
+func (c *conn) fits(d *core.Delivery, o *offer) bool {
+	if c.maxOut >= noLimit {
+		return true
+	}
+	topic, _, size := c.measure(nil, d, o)
+	c.aliases.forget(topic)
+	return uint64(1+varintSize(size)+size) <= uint64(c.maxOut)
 }
 
 // properties builds the block of an MQTT 5 PUBLISH and says which topic name

@@ -273,7 +273,11 @@ func (c *conn) publishConfirmed(first byte, id uint16, p *place, got *brought, b
 		return faultf(receiveMaximum, "more than %d messages without confirmation", limit)
 	}
 	if !again && why == nil {
-		c.session.Publish(c.publisher.lane, message(first, p, got, b), c.publisher.done)
+		if qos == 2 && c.gate != nil { // the message and its identifier, or neither
+			c.session.PublishNoted(c.publisher.lane, message(first, p, got, b), []core.Note{incoming(id)}, c.publisher.done)
+		} else {
+			c.session.Publish(c.publisher.lane, message(first, p, got, b), c.publisher.done)
+		}
 	}
 	if c.publisher.acks.failed.Load() {
 		return c.publisher.acks.why

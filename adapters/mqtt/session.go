@@ -31,6 +31,11 @@ type session struct {
 	returning map[uint64]uint16
 	again     []uint16  // a group's messages, see nextAgain
 	starved   []*source // refused because the quota was used up
+	parting   []*source // leaving, and nothing of them is out any more
+	late      []uint16  // to be released, see overdue
+	rebuilt   bool      // of notes: what is in flight may be in no queue
+	bound     bool      // and its bindings have their subscriptions again
+	one       []byte    // the note of that name, nil for none
 
 	// incoming are the QoS 2 identifiers that the client has not released;
 	// pending those of them whose outcome is not known, with the connections
@@ -57,16 +62,22 @@ type parcel struct {
 	sub   *subscription // with msg
 	id    uint16
 	stage stage
+	waits bool // for the disk, see gate and session.releasing
+	fresh bool // has not been sent yet
 }
+
+// coming tells that a group's message is on its way to the session, and the
+// group's until then.
+func (p *parcel) coming() bool { return p.msg != nil && p.waits && p.fresh }
 
 // flight finds parcels by packet identifier: the one with identifier id is at
 // id modulo the length, a power of two. Identifiers whose place is taken are
 // passed over.
 type flight struct {
-	parcels  []parcel
-	count    int
-	last     uint16 // identifier given out last
-	releases uint64
+	parcels []parcel
+	count   int
+	last    uint16 // identifier given out last
+	order   uint64 // counts releases, and a group's messages
 }
 
 // find is the parcel of an identifier, nil when there is none.
@@ -129,8 +140,8 @@ func (f *flight) drop(p *parcel) {
 
 // release notes that the client has the message of p.
 func (f *flight) release(p *parcel) {
-	f.releases++
-	*p = parcel{id: p.id, from: p.from, stage: released, seq: f.releases}
+	f.order++
+	*p = parcel{id: p.id, from: p.from, stage: released, seq: f.order}
 }
 
 // attach makes c the session's connection. window is what the client takes;
@@ -141,7 +152,8 @@ func (s *session) attach(c *conn, window int) (release []uint16) {
 	defer s.mu.Unlock()
 	s.conn, s.window, s.quota = c, window, window
 	s.starved, s.returning, s.again = nil, nil, nil
-	s.sources, s.shares = nil, nil
+	s.sources, s.shares, s.parting, s.late = nil, nil, nil, nil
+	s.unpark()
 	var rel []parcel
 	for i := range s.flight.parcels {
 		p := &s.flight.parcels[i]
@@ -149,9 +161,13 @@ func (s *session) attach(c *conn, window int) (release []uint16) {
 		case p.stage == free:
 			continue
 		case p.stage != released && p.msg != nil:
-			s.again = append(s.again, p.id)
+			if !p.coming() { // otherwise see taken
+				p.waits = false
+				s.again = append(s.again, p.id)
+			}
 			continue
 		case p.stage != released && p.from.kind == topics:
+			p.waits = p.waits && p.stage == sent2 && c.gate != nil
 			s.comesBack(p)
 			continue
 		case p.stage == sent1:
@@ -168,8 +184,7 @@ func (s *session) attach(c *conn, window int) (release []uint16) {
 	for _, p := range rel {
 		release = append(release, p.id)
 	}
-	first := s.flight.last + 1 // from here on identifiers went up
-	slices.SortFunc(s.again, func(a, b uint16) int { return cmp.Compare(a-first, b-first) })
+	slices.SortFunc(s.again, func(a, b uint16) int { return cmp.Compare(s.flight.find(a).seq, s.flight.find(b).seq) })
 	return release
 }
 
@@ -195,7 +210,7 @@ func (s *session) SessionEnded() {
 	defer s.mu.Unlock()
 	n := 0
 	for i := range s.flight.parcels {
-		if p := &s.flight.parcels[i]; p.stage == sent2 && p.msg != nil {
+		if p := &s.flight.parcels[i]; p.stage == sent2 && p.msg != nil && !p.coming() {
 			n++
 		}
 	}
@@ -203,8 +218,9 @@ func (s *session) SessionEnded() {
 }
 
 // send takes an identifier and a place in the window for a delivery at qos 1 or
-// 2. ok is false when there is none; src is resumed later.
-func (s *session) send(src *source, d *core.Delivery, qos byte) (id uint16, ok bool) {
+// 2, which waits at the gate or not. ok is false when there is none; src is
+// resumed later.
+func (s *session) send(src *source, d *core.Delivery, qos byte, waits bool) (id uint16, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.quota == 0 || src.leaving.Load() {
@@ -216,9 +232,10 @@ func (s *session) send(src *source, d *core.Delivery, qos byte) (id uint16, ok b
 		s.starve(src)
 		return 0, false
 	}
-	p.seq, p.from, p.stage = d.Seq, src, stage(qos)
+	p.seq, p.from, p.stage, p.waits, p.fresh = d.Seq, src, stage(qos), waits, waits
 	if src.kind == shared && qos == 2 {
-		p.msg, p.sub = d.Message, src.sub.Load()
+		s.flight.order++
+		p.seq, p.msg, p.sub = s.flight.order, d.Message, src.sub.Load()
 	} else {
 		src.out++
 	}
@@ -235,28 +252,30 @@ func (s *session) starve(src *source) {
 	}
 }
 
-// sendAgain finds the identifier and QoS that a returning delivery had on an
-// earlier connection (known), and takes a place in the window for it (ok).
-func (s *session) sendAgain(src *source, seq uint64) (id uint16, qos byte, known, ok bool) {
+// sendAgain finds the parcel, as it was, that a returning delivery had on an
+// earlier connection (known), and takes a place in the window for it (ok). One
+// that the disk is still asked about on this connection has to wait.
+func (s *session) sendAgain(src *source, seq uint64) (was parcel, known, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id, known = s.returning[seq]
+	id, known := s.returning[seq]
 	p := s.flight.find(id)
 	if !known || p == nil {
-		return 0, 0, false, false
+		return was, false, false
+	}
+	if p.waits && p.from == src {
+		return was, true, false
 	}
 	if s.quota == 0 {
 		s.starve(src)
-		return 0, 0, true, false
+		return was, true, false
 	}
-	if delete(s.returning, seq); len(s.returning) == 0 {
-		s.returning = nil
-		src.recall.Store(false)
-	}
+	delete(s.returning, seq)
+	s.recalled()
 	s.quota--
 	src.out++
 	p.from = src
-	return id, byte(p.stage), true, true
+	return *p, true, true
 }
 
 // nextAgain takes the next of a group's messages that this connection has to
@@ -269,18 +288,23 @@ func (s *session) nextAgain(c *conn) (p parcel, ok bool) {
 		s.again = s.again[1:]
 		if q := s.flight.find(id); q != nil && q.msg != nil {
 			s.quota--
-			return *q, true
+			p = *q
+			q.fresh = false
+			return p, true
 		}
 	}
 	return p, false
 }
 
 // notAgain puts what nextAgain took back in front.
-func (s *session) notAgain(id uint16) {
+func (s *session) notAgain(p *parcel) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.quota++
-	s.again = append([]uint16{id}, s.again...)
+	if q := s.flight.find(p.id); q != nil {
+		q.fresh = p.fresh
+	}
+	s.again = append([]uint16{p.id}, s.again...)
 }
 
 // unsend takes send back: the message is too large for the client.
@@ -290,6 +314,9 @@ func (s *session) unsend(id uint16) {
 	if p := s.flight.find(id); p != nil {
 		s.quota++
 		s.arrived(p)
+		if p.stage == sent2 {
+			s.keep(core.Note{Key: idKey(outNote, id)})
+		}
 		s.flight.drop(p)
 	}
 }
@@ -308,7 +335,7 @@ func (s *session) confirm(c *conn, id uint16, at stage) (done settled, ok bool) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.flight.find(id)
-	if !s.current(c, p) || p.stage != at {
+	if !s.current(c, p) || p.stage != at || p.waits {
 		return done, false
 	}
 	done = s.settle(p)
@@ -339,6 +366,7 @@ func (s *session) complete(c *conn, id uint16) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.flight.find(id); s.current(c, p) && p.stage == released {
+		s.keep(core.Note{Key: idKey(outNote, id)})
 		s.flight.drop(p)
 		s.refund()
 	}

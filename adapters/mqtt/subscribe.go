@@ -70,15 +70,34 @@ func (c *conn) grant(f *packets.Subscription) (byte, error) {
 	if !c.state.room(sub.text, c.server.cfg.MaxSubscriptions) {
 		return 0, refuse(quota, "more than %d subscriptions", c.server.cfg.MaxSubscriptions)
 	}
-	if sub.kind == topics {
-		err = c.bind(&sub, f.RetainHandling)
-	} else {
-		err = c.join(&sub)
-	}
-	if err != nil {
+	if err := c.subscribeTo(&sub, f.RetainHandling); err != nil {
 		return 0, err
 	}
 	return sub.qos, nil
+}
+
+// subscribeTo makes a subscription. What the disk has of it is there when it
+// returns: the note comes before the binding, which waits for a sync.
+func (c *conn) subscribeTo(sub *subscription, retainHandling byte) (err error) {
+	old := c.state.subscription(sub.text)
+	if c.gate != nil {
+		if err := c.state.subscribed(c, sub.text, sub); err != nil {
+			return err
+		}
+	}
+	if sub.kind == topics {
+		err = c.bind(sub, retainHandling)
+	} else {
+		err = c.join(sub)
+	}
+	if err != nil && c.gate != nil {
+		// On a failing disk it is as before when that works again.
+		_ = c.state.subscribed(c, sub.text, old)
+		if old == nil && sub.kind == topics {
+			_ = c.session.Unbind(context.Background(), c.binding(core.Key(core.SessionQueue, c.clientID), sub))
+		}
+	}
+	return err
 }
 
 // bind subscribes to topics, in the session's own queue.
@@ -92,25 +111,26 @@ func (c *conn) bind(sub *subscription, retainHandling byte) error {
 	if err != nil {
 		return err
 	}
-	err = c.session.Bind(context.Background(), core.BindSpec{
-		Source: core.TopicExchange, Queue: key, Filter: sub.filter, Value: sub,
-		AtMostOnce: sub.qos == 0, Replay: replay,
-	})
-	if err != nil {
+	spec := c.binding(key, sub)
+	spec.Replay = replay
+	if err = c.session.Bind(context.Background(), spec); err != nil {
 		undo()
 	}
 	return err
 }
 
-// ownQueue declares and consumes the session's queue, once. It is not durable,
-// as the session itself does not outlive the broker.
+// binding of the session's queue.
+func (c *conn) binding(key core.QueueKey, sub *subscription) core.BindSpec {
+	return core.BindSpec{Source: core.TopicExchange, Queue: key, Filter: sub.filter, Value: sub,
+		AtMostOnce: sub.qos == 0, Replay: core.ReplayNever}
+}
+
+// ownQueue declares and consumes the session's queue, once.
 func (c *conn) ownQueue(key core.QueueKey) error {
 	if c.state.isQueued() {
 		return nil
 	}
-	_, err := c.session.DeclareQueue(context.Background(), core.QueueSpec{
-		Key: key, Exclusive: true, Args: c.queueArgs(),
-	})
+	_, err := c.session.DeclareQueue(context.Background(), c.queueSpec(key))
 	if err != nil {
 		return err
 	}
@@ -118,6 +138,11 @@ func (c *conn) ownQueue(key core.QueueKey) error {
 		c.state.setQueued(c)
 	}
 	return err
+}
+
+// queueSpec is the session's queue, durable if the session is.
+func (c *conn) queueSpec(key core.QueueKey) core.QueueSpec {
+	return core.QueueSpec{Key: key, Exclusive: true, Durable: c.gate != nil, Args: c.queueArgs()}
 }
 
 func (c *conn) queueArgs() core.QueueArgs {
@@ -148,7 +173,7 @@ func (c *conn) declare(sub *subscription) error {
 		return c.declareNamed(sub.queue)
 	}
 	ctx := context.Background()
-	if _, err := c.session.DeclareQueue(ctx, core.QueueSpec{Key: sub.queue, Args: c.queueArgs()}); err != nil {
+	if _, err := c.session.DeclareQueue(ctx, core.QueueSpec{Key: sub.queue, Durable: c.gate != nil, Args: c.queueArgs()}); err != nil {
 		return err
 	}
 	err := c.session.Bind(ctx, core.BindSpec{Source: core.TopicExchange, Queue: sub.queue, Filter: sub.filter})
@@ -219,6 +244,12 @@ func (c *conn) leave(text string) reason {
 		}
 		return noSubscription
 	}
+	if c.gate != nil {
+		// The sync that the end of the binding waits for has it too.
+		if err := c.state.subscribed(c, text, nil); err != nil {
+			return subscribeReason(err)
+		}
+	}
 	ctx := context.Background()
 	if sub.kind == topics {
 		err := c.session.Unbind(ctx, core.BindSpec{
@@ -235,6 +266,10 @@ func (c *conn) leave(text string) reason {
 	}
 	if sub.kind == shared {
 		c.release(sub)
+	} else if c.gate != nil {
+		if err := c.state.synced(c); err != nil {
+			return subscribeReason(err)
+		}
 	}
 	return success
 }

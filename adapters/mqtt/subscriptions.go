@@ -102,6 +102,30 @@ func (s *session) unsubscribe(c *conn, text string) *subscription {
 	return sub
 }
 
+// subscription is the one with that filter, nil when there is none.
+func (s *session) subscription(text string) *subscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.subs.find(text)
+}
+
+// restored are the subscriptions to topics, for who is the first connection of a
+// session that was rebuilt.
+func (s *session) restored(c *conn) (subs []*subscription, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != c || s.bound {
+		return nil, false
+	}
+	s.bound = true
+	s.subs.each(func(sub *subscription) {
+		if sub.kind == topics {
+			subs = append(subs, sub)
+		}
+	})
+	return subs, true
+}
+
 // held is what a connection goes on with.
 func (s *session) held(c *conn) (subs []*subscription, queued bool) {
 	s.mu.Lock()
