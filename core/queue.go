@@ -62,6 +62,7 @@ type QueueArgs struct {
 	Overflow      Overflow
 	DeadLetter    *DeadLetter
 	MaxPriority   int
+	MaxOvertakes  int // how many in a row may pass messages of lower priority; 0: any number
 	SingleActive  bool
 	DeliveryLimit int // how often a message may be given back; negative: no limit
 	HasLimit      bool

@@ -67,6 +67,9 @@ func (p *argsParser) argument(h routing.Header) (err error) {
 	case "x-max-priority":
 		n, err = whole(h, 1, 255)
 		a.MaxPriority = int(n)
+	case "x-max-overtakes":
+		n, err = whole(h, 1, math.MaxInt32)
+		a.MaxOvertakes = int(n)
 	case "x-delivery-limit":
 		n, err = whole(h, -1, math.MaxInt32)
 		a.DeliveryLimit, a.HasLimit = int(n), true
@@ -249,6 +252,7 @@ func (a QueueArgs) Headers() routing.Headers {
 		add(d.HasKey, "x-dead-letter-routing-key", d.Key)
 	}
 	add(a.MaxPriority > 0, "x-max-priority", int64(a.MaxPriority))
+	add(a.MaxOvertakes > 0, "x-max-overtakes", int64(a.MaxOvertakes))
 	add(a.SingleActive, "x-single-active-consumer", true)
 	add(a.HasLimit, "x-delivery-limit", int64(a.DeliveryLimit))
 	add(a.RedeliverWait > 0, "x-redelivery-delay", a.RedeliverWait.Milliseconds())

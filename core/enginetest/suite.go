@@ -24,7 +24,7 @@ type test struct {
 func required() []test {
 	return slices.Concat(routingTests(), exchangeTests(), confirmTests(), deliveryTests(), creditTests(),
 		consumerTests(), cancelTests(), pullTests(), queueTests(), ownerTests(), limitTests(), expiryTests(),
-		onceTests(), deadLetterTests(), deadFaultTests(), handlingTests(), replayTests(), applyTests(), orderTests())
+		onceTests(), deadLetterTests(), deadFaultTests(), handlingTests(), levelTests(), replayTests(), applyTests(), orderTests())
 }
 
 func optional() []test {

@@ -296,14 +296,14 @@ func (q *queue) place(m *core.Message, t *target, batch *store.Batch) (placed, b
 	if !ok {
 		return placed{}, false
 	}
-	if e.instant && q.shelf.takes(q) {
+	if e.instant && q.shelf.takes(q, e.seq) {
 		q.drop(e, core.DropExpired)
 		return placed{}, false
 	}
 	if e.stored = q.keeps(m, t); e.stored {
 		q.shelf.spool.put(batch, &e, q.wall(&e), false)
 	}
-	p := placed{entry: e, queue: q, epoch: q.shelf.epoch, behind: q.shelf.takes(q)}
+	p := placed{entry: e, queue: q, epoch: q.shelf.epoch, behind: q.shelf.takes(q, e.seq)}
 	if p.behind {
 		q.spill(e)
 		if e.stored {

@@ -181,7 +181,7 @@ func (q *queue) match() (*consumer, entry, deed) {
 	if h != nil && !h.pending && (p == nil || h.seq < p.seq) {
 		return q.matchHead()
 	}
-	if p == nil {
+	if p == nil || q.readsBefore(p.seq) {
 		return nil, entry{}, nothing
 	}
 	if q.expired(p) {

@@ -68,7 +68,7 @@ func hireChooser(t *testing.T, e *Engine, acked *tally, of int, seed uint64, ful
 func TestChoosersUnderStress(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
-			e := New(quiet())
+			e := tireless()
 			if seed%3 == 1 {
 				e.aside.count = 5
 			}

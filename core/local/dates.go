@@ -43,6 +43,12 @@ func (d *dates) hurry(deadline time.Duration) (sooner bool) {
 
 // noteDate is told of an entry that goes behind all that is in ready.
 func (q *queue) noteDate(e *entry) {
+	if q.ready.levels != nil { // each level has an order of its own
+		if q.dates.hurry(e.deadline) {
+			q.arm(e.deadline)
+		}
+		return
+	}
 	before := e.deadline
 	switch n := q.ready.len(); {
 	case n > 0:
@@ -77,7 +83,14 @@ func (q *queue) sweepMemory() {
 // recount looks anew whether deadlines in memory are out of order.
 func (q *queue) recount() {
 	q.dates.soonest = 0
-	for i := range q.ready.len() {
+	if q.ready.levels != nil {
+		q.ready.each(func(e *entry) {
+			if e.deadline != 0 {
+				q.dates.hurry(e.deadline)
+			}
+		})
+	}
+	for i := range q.ready.ring.n {
 		switch e := q.ready.at(i); {
 		case i > 0:
 			q.dates.note(q.ready.at(i-1).deadline, e.deadline)
@@ -108,6 +121,9 @@ func (q *queue) headHides() {
 // noteDisk is told of an entry that goes behind all that is on disk only.
 func (q *queue) noteDisk(deadline time.Duration) {
 	s := q.shelf
+	if q.ready.levels != nil {
+		s.latest = 0
+	}
 	if s.dates.note(s.latest, deadline) {
 		q.arm(deadline)
 	}
@@ -121,7 +137,7 @@ func (q *queue) sweepDisk() {
 		return
 	}
 	last := s.readable()
-	if s.loading != nil || last < s.next {
+	if s.loading != nil {
 		s.dates.soonest = q.engine.clock() + 10*leastPause
 		return
 	}
@@ -129,7 +145,13 @@ func (q *queue) sweepDisk() {
 	unread := s.flying > 0 || len(s.open) > 0
 	s.dates.soonest = 0
 	s.loading = make(chan struct{})
-	q.sweepUpTo(last, began)
+	if v := q.ready.levels; v == nil {
+		q.sweepUpTo(&s.part, 0, last, began)
+	} else {
+		for i := range v.parts {
+			q.sweepUpTo(&v.parts[i], v.first(i), last, began)
+		}
+	}
 	close(s.loading)
 	s.loading = nil
 	q.wakeStarved()
@@ -141,13 +163,14 @@ func (q *queue) sweepDisk() {
 	}
 }
 
-// sweepUpTo looks through the disk in steps. mu is given up meanwhile.
-func (q *queue) sweepUpTo(last uint64, began time.Time) {
+// sweepUpTo looks through a part of the disk in steps, up to a number. mu is
+// given up meanwhile.
+func (q *queue) sweepUpTo(p *part, rank, last uint64, began time.Time) {
 	s := q.shelf
-	from, epoch := s.next, s.epoch
-	for done := false; !done; {
+	from, epoch := p.next, s.epoch
+	for done := p.n == 0 || last < from; !done; {
 		q.unlock()
-		o, err := s.spool.overdue(from, last, began)
+		o, err := s.spool.overdue(rank|from, rank|last, began)
 		q.mu.Lock()
 		if q.dead || s.epoch != epoch || err != nil {
 			q.sweepFailed(err)
@@ -157,7 +180,7 @@ func (q *queue) sweepUpTo(last uint64, began time.Time) {
 		if !o.soonest.IsZero() {
 			s.dates.hurry(max(q.engine.clock()+time.Until(o.soonest), 1))
 		}
-		from, done = o.next, o.next > last
+		from, done = number(o.next), number(o.next) > last
 	}
 }
 
@@ -181,8 +204,7 @@ func (q *queue) dropOverdue(list []loaded) {
 		}
 		s.void[l.seq] = true // readers may see it yet
 		s.latest = 0         // what is before may wait for ever
-		s.n--
-		s.bytes -= l.size
+		q.unshelve(l.seq, l.size)
 		q.waitBytes -= l.size
 		e := entry{msg: l.msg, to: s.to, seq: l.seq, stored: true, attempts: s.tries[l.seq]}
 		delete(s.tries, l.seq)

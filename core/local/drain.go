@@ -39,7 +39,7 @@ func (q *queue) turn(b *core.Batch) (more bool) {
 			q.wakeLate()
 		}
 		if q.free == 0 || !q.hasNext() {
-			if q.tidy(); q.overOnDisk() && q.fetch() {
+			if q.tidy(); q.fetchOver() {
 				continue
 			}
 			break

@@ -37,6 +37,7 @@ type Engine struct {
 
 	window windowSize
 	aside  windowSize // what a queue sets aside at most
+	tries  uint32     // after which one that was given back has to wait
 	disk   *disk      // nil: nothing is kept over a restart
 
 	mu        sync.RWMutex
@@ -59,6 +60,7 @@ func New(log *slog.Logger) *Engine {
 		queues:    map[core.QueueKey]*queue{},
 		window:    windowSize{count: wholeCount, bytes: wholeBytes},
 		aside:     windowSize{count: asideCount, bytes: asideBytes},
+		tries:     freeTries,
 	}
 	for _, s := range standard() {
 		if err := e.DeclareExchange(context.Background(), s); err != nil {
@@ -148,7 +150,7 @@ func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueIn
 	if s.Passive {
 		return core.QueueInfo{}, err
 	}
-	if err := errors.Join(supported(s.Args), checkDeadLetter(s.Args.DeadLetter)); err != nil {
+	if err := errors.Join(supported(s.Key, s.Args), checkDeadLetter(s.Args.DeadLetter)); err != nil {
 		return core.QueueInfo{}, fmt.Errorf("%v: %w", s.Key, err)
 	}
 	q = newQueue(e, s)
@@ -169,13 +171,14 @@ func (e *Engine) named(k core.QueueKey) {
 	}
 }
 
-// supported refuses what this engine cannot do yet, by name.
-func supported(a core.QueueArgs) error {
+// supported refuses what this engine cannot do, by name.
+func supported(k core.QueueKey, a core.QueueArgs) error {
 	for _, x := range []struct {
 		name string
 		set  bool
 	}{
-		{"x-max-priority", a.MaxPriority > 0},
+		{"x-max-priority on a session's queue", a.MaxPriority > 0 && k.Kind == core.SessionQueue},
+		{"x-max-priority with x-last-value-key", a.MaxPriority > 0 && a.LastValueKey != ""},
 	} {
 		if x.set {
 			return fmt.Errorf("argument %s: %w", x.name, core.ErrUnsupported)

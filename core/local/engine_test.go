@@ -1,9 +1,7 @@
 package local
 
 import (
-	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 
 	"entrepot/core"
@@ -16,9 +14,10 @@ func TestEngine(t *testing.T) {
 	enginetest.Run(t, func(*testing.T) core.Engine { return New(quiet()) })
 }
 
-func wantUnsupported(t *testing.T, err error, name string) {
-	t.Helper()
-	if !errors.Is(err, core.ErrUnsupported) || !strings.Contains(err.Error(), name) {
-		t.Errorf("error %v, want one that does not support %s", err, name)
-	}
+// tireless is an engine whose queues hand out again at once what was given
+// back, however often.
+func tireless() *Engine {
+	e := New(quiet())
+	e.tries = 1 << 30
+	return e
 }

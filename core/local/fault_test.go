@@ -40,7 +40,7 @@ func openWorkshop(t *testing.T, d *store.Disk) *workshop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.window = windowSize{count: 4, bytes: 1 << 20}
+	e.window, e.tries = windowSize{count: 4, bytes: 1 << 20}, 1<<30
 	w := &workshop{t, d, st, e, make(chan error, 16)}
 	st.Watch(func(err error) { w.states <- err })
 	return w

@@ -88,7 +88,7 @@ func (q *queue) readAll() {
 			return
 		}
 		if len(msgs) == 0 {
-			q.phantoms()
+			q.phantoms(&s.part)
 			return
 		}
 		for i := range msgs {

@@ -28,10 +28,10 @@ func (q *queue) backOff(attempts uint32) time.Duration {
 		return 0
 	case d > 0:
 		return max(d, min(d<<min(attempts-1, waitDoublings), waitCeiling))
-	case q.limit >= 0 || attempts <= freeTries:
+	case q.limit >= 0 || attempts <= q.engine.tries:
 		return 0
 	}
-	return min(firstWait<<min(attempts-freeTries-1, 8), longestWait)
+	return min(firstWait<<min(attempts-q.engine.tries-1, 8), longestWait)
 }
 
 // lateEntry waits until due, on the engine's clock.

@@ -119,6 +119,9 @@ func (m *model) afterlife(s *script) {
 	if n := s.next(5); n > 2 {
 		a.DeliveryLimit, a.HasLimit = n-2, true
 	}
+	if m.spec.Key.Kind == core.NamedQueue && s.next(3) == 1 {
+		a.MaxPriority = 1 + s.next(4)
+	}
 	if s.next(4) == 1 {
 		a.RedeliverWait = 700 * time.Millisecond
 	}
@@ -229,6 +232,12 @@ func (m *model) message(s *script) *core.Message {
 		ttl := time.Duration(n-3) * time.Second
 		msg.Props = &core.Properties{TTL: ttl, HasTTL: true, Expires: time.Now().Add(ttl)}
 	}
+	if m.spec.Args.MaxPriority > 0 {
+		if msg.Props == nil {
+			msg.Props = &core.Properties{}
+		}
+		msg.Props.Priority = uint8(s.next(6))
+	}
 	return msg
 }
 
@@ -241,11 +250,14 @@ func (m *model) accept(msg *core.Message) {
 	}
 	m.last++
 	i.seq = m.last
+	if most := m.spec.Args.MaxPriority; most > 0 {
+		i.seq |= uint64(255-min(int(msg.Props.Priority), most)) << 56
+	}
 	if a := m.spec.Args; a.HasMessageTTL {
 		i.deadline = time.Now().Add(a.MessageTTL)
 		i.instant = a.MessageTTL == 0
 	}
-	if p := msg.Props; p != nil {
+	if p := msg.Props; p != nil && p.HasTTL {
 		if i.deadline.IsZero() || p.Expires.Before(i.deadline) {
 			i.deadline = p.Expires
 		}
@@ -435,6 +447,9 @@ func (m *model) get() {
 // apply publishes two and settles one, or fails and changes nothing.
 func (m *model) apply(s *script) {
 	a, b := m.message(s), m.message(s)
+	if m.spec.Args.MaxPriority > 0 {
+		b.Props.Priority = a.Props.Priority // else the first may be gone before the second passes it
+	}
 	ops := []core.Op{{Message: a}, {Message: b}}
 	held := m.held(m.pulled)
 	var settled *item
@@ -484,7 +499,7 @@ func (m *model) settleDown() {
 		}
 	}
 	for m.spec.Args.Overflow == core.DropHead && m.over(0, 0) {
-		list := append(m.due(), m.late()...)
+		list := append(m.lowestFirst(), m.late()...)
 		if at := slices.IndexFunc(list, m.droppable); at >= 0 {
 			m.drop(list[at], core.DropOverflow)
 		} else {
@@ -492,6 +507,13 @@ func (m *model) settleDown() {
 		}
 	}
 	m.sweep()
+}
+
+// lowestFirst is what is due, the lowest priority first.
+func (m *model) lowestFirst() []*item {
+	list := m.due()
+	slices.SortStableFunc(list, func(a, b *item) int { return cmp.Compare(b.seq>>56, a.seq>>56) })
+	return list
 }
 
 // late is what waits to be tried again, the first due first.

@@ -28,17 +28,17 @@ type queue struct {
 	exclusive, autoDelete bool
 
 	mu        sync.Mutex
-	ready     ring     // never handed over
+	ready     line     // never handed over
 	back      returned // handed over and returned
 	late      late     // returned, and not yet to be tried again
 	aside     *aside   // passed over; nil: no consumer chooses
 	shelf     *shelf   // what waits on disk only, younger than ready; nil: no store
 	replays   []replay
 	letters   *letters // given up, on the way to the dead-letter exchange
-	lastSeq   uint64
-	bytes     int64 // payload of all that is here, out or waiting
-	waitBytes int64 // payload of what waits, which the limits count
-	held      int   // out for settlement
+	lastSeq   uint64   // without its level
+	bytes     int64    // payload of all that is here, out or waiting
+	waitBytes int64    // payload of what waits, which the limits count
+	held      int      // out for settlement
 
 	// Places promised to Applies on a queue that refuses.
 	reserved      int
@@ -76,6 +76,9 @@ func newQueue(e *Engine, s core.QueueSpec) *queue {
 		q.args = &s.Args
 	}
 	q.limit = limitOf(s.Key, q.args)
+	if n := q.args.MaxPriority; n > 0 {
+		q.ready.levels = newLevels(n, q.args.MaxOvertakes)
+	}
 	if s.Key.Kind == core.NamedQueue {
 		q.named = &target{queue: q}
 	}
@@ -189,8 +192,7 @@ func (q *queue) enter(m *core.Message, to *target) (e entry, ok bool) {
 		q.drops.Add(core.DropOffline, 1)
 		return e, false
 	}
-	q.lastSeq++
-	e.seq = q.lastSeq
+	e.seq = q.nextSeq(m)
 	q.bytes += e.size()
 	if q.args.LastValueKey != "" {
 		q.replace(&e)
@@ -199,6 +201,20 @@ func (q *queue) enter(m *core.Message, to *target) (e entry, ok bool) {
 		q.date(&e)
 	}
 	return e, true
+}
+
+// nextSeq is the place of a new message.
+func (q *queue) nextSeq(m *core.Message) uint64 {
+	q.lastSeq++
+	v := q.ready.levels
+	if v == nil {
+		return q.lastSeq
+	}
+	level := len(v.rings) - 1
+	if m.Props != nil {
+		level = max(level-int(m.Props.Priority), 0)
+	}
+	return v.first(level) | q.lastSeq
 }
 
 // admit hands a new entry over, or lets it wait.
@@ -210,7 +226,7 @@ func (q *queue) admit(b *core.Batch, e entry) {
 		return
 	}
 	switch {
-	case !q.shelf.takes(q):
+	case !q.shelf.takes(q, e.seq):
 		q.push(e)
 	case e.instant: // others wait before it
 		q.drop(e, core.DropExpired)
@@ -251,6 +267,12 @@ func (q *queue) giveBack(e entry) {
 	if e.deadline != 0 && !e.started && q.dates.hurry(e.deadline) {
 		q.arm(e.deadline)
 	}
+	if v := q.ready.levels; v != nil {
+		if !v.insert(e) {
+			q.back.push(e)
+		}
+		return
+	}
 	q.headHides()
 	if e.started || e.attempts > 0 || q.ready.len() > 0 && q.ready.at(0).seq < e.seq {
 		q.back.push(e)
@@ -262,7 +284,7 @@ func (q *queue) giveBack(e entry) {
 // oldest is the oldest in memory; nil when nothing waits there.
 func (q *queue) oldest() *entry {
 	e := q.head()
-	if p := q.aside.first(); p != nil && (e == nil || p.seq < e.seq) {
+	if p := q.aside.first(); p != nil && (e == nil || p.seq < e.seq) && !q.readsBefore(p.seq) {
 		return p
 	}
 	return e
@@ -271,6 +293,8 @@ func (q *queue) oldest() *entry {
 // head is the oldest that is not aside.
 func (q *queue) head() *entry {
 	switch {
+	case q.ready.levels != nil:
+		return q.rankedHead()
 	case q.backFirst():
 		return &q.back[0]
 	case q.ready.len() > 0:
@@ -295,7 +319,9 @@ func (q *queue) pop() entry {
 // popHead removes the oldest that is not aside; there is one.
 func (q *queue) popHead() entry {
 	var e entry
-	if q.backFirst() {
+	if q.ready.levels != nil {
+		e = q.popRanked()
+	} else if q.backFirst() {
 		e = q.back.pop()
 	} else {
 		e = q.ready.popFront()
@@ -373,6 +399,13 @@ func (q *queue) dropOldest() bool {
 		q.drop(e, core.DropOverflow)
 		return true
 	}
+	if q.ready.levels != nil {
+		e, ok := q.dropLowest()
+		if ok {
+			q.drop(e, core.DropOverflow)
+		}
+		return ok
+	}
 	if q.oldest() == nil || q.oldest().pending {
 		return false
 	}
@@ -412,7 +445,8 @@ func (q *queue) purge() int {
 	q.waitBytes = 0
 	q.shelf.purge(q)
 	q.aside.keep(func(*entry) bool { return false })
-	q.ready, q.back, q.late, q.replays, q.instants = ring{}, nil, nil, nil, false
+	q.ready.empty()
+	q.back, q.late, q.replays, q.instants = nil, nil, nil, false
 	q.last, q.dates = nil, dates{}
 	q.disarm()
 	return n
@@ -426,73 +460,4 @@ func (q *queue) forget() {
 	}
 	q.weed(core.DropOffline, func(e *entry) bool { return e.transient })
 	q.replays = keepReplays(q.replays, func(r *replay) bool { return !r.to.atMostOnce })
-}
-
-// closing are the conditions of a delete.
-type closing struct {
-	core.DeleteOptions
-	idle bool // only when x-expires is over
-}
-
-// close checks the conditions and makes the queue take no more. It takes mu.
-func (q *queue) close(o closing) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if o.IfUnused && len(q.consumers) > 0 {
-		return fmt.Errorf("%v has consumers: %w", q.key, core.ErrInUse)
-	}
-	if o.IfEmpty && q.waiting() > 0 {
-		return fmt.Errorf("%v has messages: %w", q.key, core.ErrInUse)
-	}
-	if o.idle && q.idleFor() > 0 {
-		return fmt.Errorf("%v was used: %w", q.key, core.ErrInUse)
-	}
-	q.dead = true
-	return nil
-}
-
-// end drops everything and tells the consumers. No Deliver runs when it
-// returns. It takes mu.
-func (q *queue) end() int {
-	q.mu.Lock()
-	defer q.unlock()
-	left := q.consumers
-	q.consumers, q.active, q.free = nil, nil, 0
-	for _, c := range left {
-		c.cancelled, c.held = true, outstanding{}
-	}
-	for q.busy != nil {
-		q.awaitDeliver()
-	}
-	n := q.purge()
-	q.held, q.bytes = 0, 0
-	if s := q.shelf; s != nil {
-		s.settled.Reset()
-		s.spool.clear(&s.settled)
-	}
-	if q.idle != nil {
-		q.idle.Stop()
-		q.idle = nil
-	}
-	q.tell(left)
-	return n
-}
-
-// tell calls QueueGone where a receiver has it, on a goroutine of its own:
-// the caller may hold locks that the receiver takes.
-func (q *queue) tell(left []*consumer) {
-	var gone []core.QueueGone
-	for _, c := range left {
-		if g, ok := c.recv.(core.QueueGone); ok {
-			gone = append(gone, g)
-		}
-	}
-	if len(gone) == 0 {
-		return
-	}
-	go func() {
-		for _, g := range gone {
-			g.QueueGone()
-		}
-	}()
 }

@@ -320,16 +320,6 @@ func TestTopologyIsFreeDuringDeliver(t *testing.T) {
 	})
 }
 
-// What this engine cannot do is refused by name.
-func TestUnsupportedArguments(t *testing.T) {
-	for name, a := range map[string]core.QueueArgs{
-		"x-max-priority": {MaxPriority: 5},
-	} {
-		_, err := New(quiet()).DeclareQueue(t.Context(), core.QueueSpec{Key: core.Named("q"), Args: a})
-		wantUnsupported(t, err, name)
-	}
-}
-
 // When a consumer leaves, the turn stays whose it was.
 func TestTurnAfterAConsumerLeaves(t *testing.T) {
 	b := newBench(t)

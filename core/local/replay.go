@@ -69,8 +69,7 @@ func (q *queue) refill() {
 			}
 			continue
 		}
-		q.lastSeq++
-		e := entry{msg: m, to: r.to, seq: q.lastSeq, replayed: true,
+		e := entry{msg: m, to: r.to, seq: q.nextSeq(m), replayed: true,
 			transient: m.Guarantee == core.AtMostOnce || r.to.atMostOnce}
 		if m.Props != nil || q.args.HasMessageTTL {
 			q.date(&e)

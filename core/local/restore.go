@@ -216,7 +216,10 @@ func (q *queue) count(key, value []byte) error {
 	if _, err := s.spool.head(value, &l); err != nil {
 		return err
 	}
-	q.lastSeq = max(q.lastSeq, l.seq)
+	if v := q.ready.levels; v != nil && uint(v.level(l.seq)) >= uint(len(v.parts)) {
+		return s.spool.damaged(&l)
+	}
+	q.lastSeq = max(q.lastSeq, number(l.seq))
 	if l.stale {
 		s.remove(l.seq, true)
 		if s.settled.Len() >= staleAtOnce {
@@ -226,12 +229,14 @@ func (q *queue) count(key, value []byte) error {
 	}
 	deadline := q.deadline(l.deadline)
 	if s.n == 0 {
-		s.next = l.seq
+		s.next = number(l.seq)
 		s.due, s.latest = deadline, deadline
 	}
-	s.n++
-	s.bytes += l.size
+	q.shelve(l.seq, l.size)
 	s.dated = s.dated || deadline != 0
+	if q.ready.levels != nil {
+		s.latest = 0
+	}
 	s.dates.note(s.latest, deadline)
 	s.latest = deadline
 	q.bytes += l.size

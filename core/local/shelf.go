@@ -30,16 +30,14 @@ const retryFetch = time.Second
 type shelf struct {
 	spool   *spool
 	to      *target
-	n       int           // messages on disk only
-	bytes   int64         // their payload
+	part                  // all that is on disk only
 	dated   bool          // some of them may expire
 	dates   dates         // theirs
 	latest  time.Duration // deadline of the youngest
 	due     time.Duration // while they are in order, none is before
-	next    uint64        // none of them is before this seq
-	applied uint64        // those up to here can be read
+	applied uint64        // numbers up to here can be read
 	epoch   uint64        // counts purges
-	open    []uint64      // placed here, and their batch not yet applied
+	open    []uint64      // seqs placed here, and their batch not yet applied
 	flying  int           // callbacks of whenApplied that are to come
 	landed  chan struct{} // closed when one came, where somebody waits for it
 	starved bool          // a drainer found nothing readable: wake it
@@ -54,6 +52,7 @@ type shelf struct {
 
 // newShelf is for a queue's part of the store; without a store it has none.
 func newShelf(q *queue, s *spool) *shelf {
+	s.ranked = q.ready.levels != nil
 	return &shelf{spool: s, to: &target{queue: q}}
 }
 
@@ -71,12 +70,18 @@ func (q *queue) keeps(m *core.Message, t *target) bool {
 	return q.durable.Load() && q.shelf != nil && m.Guarantee >= core.Durable && !t.atMostOnce
 }
 
-// takes tells whether a new message goes on disk only.
-func (s *shelf) takes(q *queue) bool {
+// takes tells whether a new message of that seq goes on disk only.
+func (s *shelf) takes(q *queue, seq uint64) bool {
 	if s == nil || q.args.LastValueKey != "" {
 		return false
 	}
 	w := &q.engine.window
+	if v := q.ready.levels; v != nil {
+		level := v.level(seq)
+		r := &v.rings[level]
+		return v.parts[level].n > 0 || r.n > 0 && r.n >= w.count/(1+len(v.rings)/16) ||
+			r.n > 0 && q.waitBytes-q.aside.size() >= w.bytes
+	}
 	return s.n > 0 || q.ready.len() >= w.count ||
 		q.ready.len() > 0 && q.waitBytes-q.aside.size() >= w.bytes
 }
@@ -84,7 +89,11 @@ func (s *shelf) takes(q *queue) bool {
 // crammed tells whether the queue has no place for a message that is to wait in
 // memory: what is beyond the window would go to a disk that is nearly full.
 func (s *shelf) crammed(q *queue) bool {
-	return s.takes(q) && s.spool.store.Room() != nil
+	seq := uint64(0)
+	if v := q.ready.levels; v != nil {
+		seq = v.first(len(v.rings) - 1)
+	}
+	return s.takes(q, seq) && s.spool.store.Room() != nil
 }
 
 // spill lets a new entry wait on disk only. One that nobody wrote yet is
@@ -102,14 +111,13 @@ func (q *queue) spill(e entry) {
 		s.spool.store.Commit(&b, false, q.whenApplied(&e))
 	}
 	if s.n == 0 {
-		s.next = e.seq
+		s.next = number(e.seq)
 		s.dates, s.due, s.latest = dates{}, e.deadline, q.ready.lastDeadline()
 		if q.dates.soonest != 0 || len(q.back) > 0 {
 			s.latest = 0
 		}
 	}
-	s.n++
-	s.bytes += e.size()
+	q.shelve(e.seq, e.size())
 	s.dated = s.dated || e.deadline != 0
 	q.noteDisk(e.deadline)
 	q.waitBytes += e.size()
@@ -137,7 +145,7 @@ func (q *queue) whenApplied(e *entry) func(error) {
 		case err != nil:
 			q.unspill(seq, size)
 		default:
-			s.applied = max(s.applied, seq)
+			s.applied = max(s.applied, number(seq))
 		}
 		q.wakeStarved()
 	}
@@ -146,8 +154,7 @@ func (q *queue) whenApplied(e *entry) func(error) {
 // unspill takes back an entry that the store refused: its publisher is told so.
 func (q *queue) unspill(seq uint64, size int64) {
 	s := q.shelf
-	s.n--
-	s.bytes -= size
+	q.unshelve(seq, size)
 	q.bytes -= size
 	q.waitBytes -= size
 	if s.void == nil {
@@ -170,30 +177,38 @@ func (q *queue) datedOnDisk() bool {
 	return q.shelf != nil && q.shelf.dated && q.shelf.n > 0 && q.shelf.fault == nil && q.head() == nil
 }
 
-// overOnDisk: the oldest has to go, and it is on disk.
-func (q *queue) overOnDisk() bool {
-	return q.onDisk() > 0 && q.ready.len() == 0 && !q.refuses() && q.over(0, 0)
+// fetchOver reads the oldest when it has to go and is on disk.
+func (q *queue) fetchOver() bool {
+	if q.onDisk() == 0 || q.shelf.fault != nil || q.refuses() || !q.over(0, 0) {
+		return false
+	}
+	if q.ready.levels != nil {
+		return q.fetchPart(q.lowestToRead())
+	}
+	return q.fetch()
 }
 
 // fetch reads the oldest of what is on disk only. False: there is nothing to
 // read now. mu is given up meanwhile.
-func (q *queue) fetch() bool {
-	s := q.shelf
-	if s == nil || s.n == 0 || s.fault != nil || q.ready.len() > 0 {
+func (q *queue) fetch() bool { return q.fetchPart(q.toRead()) }
+
+func (q *queue) fetchPart(p *part, rank uint64) bool {
+	if p == nil {
 		return false
 	}
+	s := q.shelf
 	last := s.readable()
-	if s.loading != nil || last < s.next {
+	if s.loading != nil || last < p.next {
 		if s.starved = true; s.loading == nil && s.flying == 0 && len(s.open) == 0 {
-			q.phantoms()
+			q.phantoms(p)
 		}
 		return false
 	}
-	from, epoch := s.next, s.epoch
+	from, epoch := p.next, s.epoch
 	s.loading = make(chan struct{})
 	q.unlock()
 	want := max(q.engine.window.count/2, 1)
-	msgs, err := s.spool.load(from, last, want, q.engine.window.bytes/2)
+	msgs, err := s.spool.load(rank|from, rank|last, want, q.engine.window.bytes/2)
 	q.mu.Lock()
 	close(s.loading)
 	s.loading = nil
@@ -207,16 +222,16 @@ func (q *queue) fetch() bool {
 		q.unreadable(err)
 		return false
 	}
-	q.takeIn(msgs, last, want)
+	q.takeIn(p, msgs, last, want)
 	return true
 }
 
 // takeIn puts what was read, up to last or at most want, into ready.
-func (q *queue) takeIn(msgs []loaded, last uint64, want int) {
+func (q *queue) takeIn(p *part, msgs []loaded, last uint64, want int) {
 	s := q.shelf
-	s.next = last + 1
+	p.next = last + 1
 	if len(msgs) == want || len(msgs) > 0 && msgs[len(msgs)-1].more {
-		s.next = msgs[len(msgs)-1].seq + 1
+		p.next = number(msgs[len(msgs)-1].seq) + 1
 	}
 	for i := range msgs {
 		if _, void := s.void[msgs[i].seq]; !void {
@@ -224,12 +239,12 @@ func (q *queue) takeIn(msgs []loaded, last uint64, want int) {
 		}
 	}
 	for seq, removed := range s.void {
-		if removed && seq < s.next {
+		if removed && p == q.partOf(seq) && number(seq) < p.next {
 			delete(s.void, seq)
 		}
 	}
-	if s.next > q.lastSeq {
-		q.phantoms()
+	if p.next > q.lastSeq {
+		q.phantoms(p)
 	}
 	s.due = q.ready.lastDeadline()
 	s.dated = s.dated && s.n > 0
@@ -239,7 +254,7 @@ func (q *queue) takeIn(msgs []loaded, last uint64, want int) {
 func (s *shelf) readable() uint64 {
 	last := s.applied
 	for _, seq := range s.open {
-		last = min(last, seq-1)
+		last = min(last, number(seq)-1)
 	}
 	return last
 }
@@ -256,14 +271,6 @@ func (s *shelf) land(seq uint64) {
 	}
 }
 
-// phantoms: what is counted as on disk only was lost by a disk that failed.
-func (q *queue) phantoms() {
-	s := q.shelf
-	q.bytes -= s.bytes
-	q.waitBytes -= s.bytes
-	s.n, s.bytes = 0, 0
-}
-
 // shelved puts a message that was read back into ready.
 func (q *queue) shelved(l *loaded) {
 	s := q.shelf
@@ -271,8 +278,7 @@ func (q *queue) shelved(l *loaded) {
 		s.remove(l.seq, false)
 		return
 	}
-	s.n--
-	s.bytes -= l.size
+	q.unshelve(l.seq, l.size)
 	e := entry{msg: l.msg, to: s.to, seq: l.seq, stored: true, transient: l.msg.Guarantee == core.AtMostOnce}
 	e.deadline = q.deadline(l.deadline)
 	if n, ok := s.tries[l.seq]; ok {
@@ -338,12 +344,13 @@ func (q *queue) takeAnywhere() (entry, bool) {
 // coming is closed when there may be more in ready; nil when there is nothing
 // to wait for.
 func (s *shelf) coming(q *queue) chan struct{} {
+	p, _ := q.toRead()
 	switch {
-	case s == nil || s.n == 0 || s.fault != nil || q.ready.len() > 0:
+	case p == nil:
 		return nil
 	case s.loading != nil:
 		return s.loading
-	case s.flying == 0 || s.readable() >= s.next:
+	case s.flying == 0 || s.readable() >= p.next:
 		return nil
 	}
 	if s.landed == nil {
@@ -407,7 +414,7 @@ func (s *shelf) purge(q *queue) {
 	q.late.keep(drop)
 	q.aside.keep(drop)
 	if s.n > 0 || s.fault != nil {
-		s.spool.clearFrom(&s.settled, s.next)
+		q.clearDisk()
 	}
 	s.n, s.bytes, s.dated, s.dates, s.tries, s.fault = 0, 0, false, dates{}, nil, nil
 	s.epoch++
@@ -439,7 +446,7 @@ func (q *queue) putStored(b *core.Batch, m *core.Message, to *target, done core.
 		return
 	}
 	e, ok := q.enter(m, to)
-	if ok && e.instant && s.takes(q) {
+	if ok && e.instant && s.takes(q, e.seq) {
 		q.drop(e, core.DropExpired)
 		ok = false
 	}
@@ -451,7 +458,7 @@ func (q *queue) putStored(b *core.Batch, m *core.Message, to *target, done core.
 	var batch store.Batch
 	s.spool.put(&batch, &e, q.wall(&e), false)
 	var applied func(error)
-	if s.takes(q) {
+	if s.takes(q, e.seq) {
 		applied = q.whenApplied(&e)
 	}
 	s.spool.store.Commit(&batch, done != nil, func(err error) {

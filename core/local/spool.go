@@ -66,10 +66,18 @@ type spool struct {
 	space space
 	queue uint32
 	boot  uint64
+	// ranked: the queue has priorities, and seqs their levels.
+	ranked bool
 }
 
 // key is a message's.
-func (s *spool) key(seq uint64) []byte { return s.space.message(s.queue, 0, seq) }
+func (s *spool) key(seq uint64) []byte {
+	priority := uint8(0)
+	if s.ranked {
+		priority = 255 - uint8(seq>>rankShift)
+	}
+	return s.space.message(s.queue, priority, seq)
+}
 
 // seqOf is the seq in a message's key.
 func seqOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)-8:]) }
@@ -114,6 +122,14 @@ func (s *spool) clearFrom(b *store.Batch, seq uint64) {
 	b.DeleteRange(s.key(seq), end)
 	_, end = s.space.all(keyAttempts, s.queue)
 	b.DeleteRange(s.space.attempts(s.queue, seq), end)
+}
+
+// clearLevel removes the messages of one level from seq on, with their
+// attempts.
+func (s *spool) clearLevel(b *store.Batch, seq uint64) {
+	last := seq | numberMask
+	b.DeleteRange(s.key(seq), s.key(last))
+	b.DeleteRange(s.space.attempts(s.queue, seq), s.space.attempts(s.queue, last))
 }
 
 // loaded is a message read back.

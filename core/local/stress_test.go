@@ -174,7 +174,7 @@ const (
 func TestWorkersUnderStress(t *testing.T) {
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {
-			e := New(quiet())
+			e := tireless()
 			k := core.Named("work")
 			declare(t, e, k)
 			bindTo(t, e, core.TopicExchange, "job/#", k, nil)
@@ -247,7 +247,7 @@ func (o *ordered) start(k core.QueueKey) {
 // once, while bindings change, other queues come and go, and it is often full.
 func TestOrderUnderStress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := New(quiet())
+		e := tireless()
 		var subscribers []*ordered
 		for i := range 3 {
 			k := core.Key(core.SessionQueue, fmt.Sprint(i))
@@ -326,7 +326,7 @@ func rebind(t *testing.T, e *Engine, k core.QueueKey, quit chan struct{}) {
 // limit holds and each message is in both queues or in none.
 func TestRefusingUnderStress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := New(quiet())
+		e := tireless()
 		var tallies []*tally
 		var workers []*worker
 		for i := range 2 {
