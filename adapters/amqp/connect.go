@@ -99,7 +99,7 @@ func (c *conn) startOK(r *frame.Reader) error {
 	}
 	c.client = readCapabilities(properties)
 	if err := c.authenticate(mechanism, response); err != nil {
-		if !c.client.authClose {
+		if f := c.faultOf(err, noun{}); f.code == frame.AccessRefused && !c.client.authClose {
 			return fmt.Errorf("%w: %w", errUntold, err)
 		}
 		return err

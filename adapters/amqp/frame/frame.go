@@ -54,7 +54,7 @@ func Next(b []byte, limit int) (f Frame, n int, err error) {
 		return f, 0, nil
 	}
 	if b[n-1] != endOctet {
-		return f, 0, fmt.Errorf("%w: it does not end with %#X", ErrFrame, endOctet)
+		return f, 0, fmt.Errorf("%w: it does not end with 0xCE", ErrFrame)
 	}
 	f.Kind, f.Channel, f.Payload = b[0], binary.BigEndian.Uint16(b[1:]), b[headSize:n-1]
 	return f, n, nil
