@@ -115,9 +115,9 @@ func (ch *channel) recoverMethod(r *frame.Reader) error {
 	ch.mu.Lock()
 	taken, _ := ch.held.take(nil, 0, true)
 	ch.mu.Unlock()
-	ch.finish(taken, core.Requeue)
 	if m == frame.BasicRecover {
 		ch.conn.reply(ch, frame.BasicRecoverOK, nil)
 	}
+	ch.finish(taken, core.Requeue)
 	return nil
 }

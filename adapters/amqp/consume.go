@@ -245,15 +245,15 @@ func (ch *channel) qosMethod(r *frame.Reader) error {
 	if size != 0 {
 		return refuse(frame.NotImplemented, "prefetch_size!=0 (%d)", size)
 	}
+	ch.conn.reply(ch, frame.BasicQosOK, nil)
 	if !global {
 		ch.prefetch = count
-	} else {
-		ch.mu.Lock()
-		ch.held.limit = count
-		ch.mu.Unlock()
-		ch.resume()
+		return nil
 	}
-	ch.conn.reply(ch, frame.BasicQosOK, nil)
+	ch.mu.Lock()
+	ch.held.limit = count
+	ch.mu.Unlock()
+	ch.resume()
 	return nil
 }
 

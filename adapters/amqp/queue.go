@@ -67,9 +67,13 @@ func (ch *channel) declareQueue(r *frame.Reader) error {
 	}
 	c.wait()
 	info, err := c.session.DeclareQueue(context.Background(), spec)
-	if errors.Is(err, core.ErrUnsupported) {
+	switch {
+	case spec.Passive && strings.HasPrefix(name, replyPrefix) && errors.Is(err, core.ErrLocked):
+		// The requester is still there, which is what the question is.
+		info = core.QueueInfo{Key: spec.Key, Consumers: 1}
+	case errors.Is(err, core.ErrUnsupported):
 		return argumentFault(err, about)
-	} else if err != nil {
+	case err != nil:
 		return c.faultOf(err, about)
 	}
 	ch.lastQueue = clientName(info.Key.Name)
