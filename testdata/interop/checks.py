@@ -13,6 +13,7 @@ def address(name, default):
 
 MQTT = address("MQTT", "127.0.0.1:1883")
 STOMP = address("STOMP", "127.0.0.1:61613")
+AMQP = address("AMQP", "127.0.0.1:5672")
 
 PATIENCE = 10  # seconds until something that should come counts as lost
 QUIET = 0.3  # seconds in which something that should not come would have come
@@ -37,12 +38,12 @@ def equal(got, want):
         raise AssertionError("got %.500r, want %.500r" % (got, want))
 
 
-def eventually(what, yes):
+def eventually(what, yes, patience=PATIENCE):
     """Asks until the answer is yes."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while not yes():
         if time.monotonic() > end:
-            raise AssertionError("%s did not happen in %d s" % (what, PATIENCE))
+            raise AssertionError("%s did not happen in %d s" % (what, patience))
         time.sleep(0.01)
 
 

@@ -37,6 +37,18 @@ func deathBehaviours() []behaviour {
 			c.arrive("dead")
 			c.look("q")
 		}},
+		{name: "dead letter: headers of the last death", here: []string{"last death: q of  rejected"}, play: func(s *scene) {
+			c := buried(s, nil)
+			c.publish("", "q", "1")
+			c.reject(c.get("q", "").DeliveryTag, false)
+			var d amqp.Delivery
+			eventually(amqpPatience, func() bool {
+				var ok bool
+				d, ok, _ = c.Get(s.name("dead"), true)
+				return ok
+			})
+			s.say("last death: %v of %v %v", d.Headers[lastDeath+"queue"], d.Headers[lastDeath+"exchange"], d.Headers[lastDeath+"reason"])
+		}},
 		{name: "dead letter: nack of several keeps their order", play: func(s *scene) {
 			c := buried(s, nil)
 			c.numbers("q", 5)

@@ -139,7 +139,7 @@ func exchangeConflicts() []behaviour {
 
 // topicBehaviours show which of many keys a pattern takes.
 func topicBehaviours() []behaviour {
-	keys := []string{"", "a", "a.b", "a.b.c", "a.b.c.d", "b", "b.a", ".", "a.", ".a", "a..b", "a.*", "*", "#", "$a.b", "A.b", "a.b.a.b"}
+	keys := []string{"a", "a.b", "a.b.c", "a.b.c.d", "b", "b.a", ".", "a.", ".a", "a..b", "a.*", "*", "#", "$a.b", "A.b", "a.b.a.b"}
 	var all []behaviour
 	for _, patterns := range []string{"a a.b * #", "*.* a.* *.b", "a.# #.b #.a.#", "a.*.c a.#.c #.#", "*.# #.* *.#.*", "a..b . .#", "a.b.a.b #.a.b.#"} {
 		all = append(all, behaviour{name: "topic: " + patterns, play: func(s *scene) {
@@ -157,6 +157,18 @@ func topicBehaviours() []behaviour {
 			}
 		}})
 	}
+	all = append(all, behaviour{name: "topic: the empty key", play: func(s *scene) {
+		c := s.channel()
+		c.exchange("x", "topic", "", nil)
+		for i, p := range []string{"", "*", "#"} {
+			c.declare(fmt.Sprint("q", i), nil)
+			c.bind(fmt.Sprint("q", i), p, "x", nil)
+		}
+		c.publish("x", "", "1")
+		for i := range 3 {
+			c.drain(fmt.Sprint("q", i))
+		}
+	}})
 	return append(all, behaviour{name: "topic: one copy for each queue, however many bindings take it", play: func(s *scene) {
 		c := s.channel()
 		c.exchange("x", "topic", "", nil)

@@ -286,6 +286,7 @@ func exclusiveBehaviours() []behaviour {
 		all = append(all, behaviour{name: "exclusive queue: another connection cannot " + what, play: func(s *scene) {
 			c, d := s.channel(), s.channel()
 			c.queue("q", "exclusive", nil)
+			c.bind("q", "k", "amq.direct", nil)
 			var err error
 			switch what {
 			case "declare":

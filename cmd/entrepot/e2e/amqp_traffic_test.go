@@ -209,6 +209,10 @@ func message(d amqp.Delivery) string {
 	return b.String()
 }
 
+// lastDeath begins headers that RabbitMQ has had since 3.13, and Entrepot has;
+// Debian's does not. Only the behaviour that is about them shows them.
+const lastDeath = "x-last-death-"
+
 // table is a table in words, sorted.
 func table(name string, t amqp.Table) string {
 	if len(t) == 0 {
@@ -216,6 +220,9 @@ func table(name string, t amqp.Table) string {
 	}
 	var fields []string
 	for _, k := range slices.Sorted(maps.Keys(t)) {
+		if strings.HasPrefix(k, lastDeath) {
+			continue
+		}
 		fields = append(fields, k+"="+value(t[k]))
 	}
 	if all := strings.Join(fields, " "); len(all) < 2000 {
