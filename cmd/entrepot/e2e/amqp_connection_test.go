@@ -15,13 +15,13 @@ func connectionBehaviours() []behaviour {
 			s.say("%d.%d%s", l.Major, l.Minor, table(" capabilities", capabilities))
 			s.say("frame-max %d, channel-max %d", l.Config.FrameSize, l.Config.ChannelMax)
 		}},
-		{name: "connection: a wrong password", play: func(s *scene) {
+		{name: "connection: a wrong password", users: true, play: func(s *scene) {
 			_, err := s.dial(func(cfg *amqp.Config) {
 				cfg.SASL = []amqp.Authentication{&amqp.PlainAuth{Username: "guest", Password: "wrong"}}
 			})
 			s.say("%v", err)
 		}},
-		{name: "connection: AMQPLAIN", play: func(s *scene) {
+		{name: "connection: AMQPLAIN", users: true, play: func(s *scene) {
 			l := s.link(func(cfg *amqp.Config) {
 				cfg.SASL = []amqp.Authentication{&amqp.AMQPlainAuth{Username: "guest", Password: "guest"}}
 			})
@@ -31,7 +31,7 @@ func connectionBehaviours() []behaviour {
 			l, err := s.dial(func(cfg *amqp.Config) { cfg.Vhost = "no-such" })
 			s.say("failed: %v, %s", err != nil, l.tap.close())
 		}},
-		{name: "connection: a new secret", play: func(s *scene) {
+		{name: "connection: a new secret", users: true, play: func(s *scene) {
 			l := s.link()
 			s.say("update-secret: %v", l.UpdateSecret("guest", "test"))
 			s.on(l).queue("q", "", nil)
@@ -77,8 +77,10 @@ func frameBehaviours() []behaviour {
 		raw("a method on a channel that is not open", func(c *channel) error {
 			return c.link.tap.frame(methodFrame, 9, 0, 60, 0, 10, 0, 0, 0, 0, 0, 1, 0)
 		}),
-		raw("a method that is none", func(c *channel) error { return c.link.tap.frame(methodFrame, 1, 0, 60, 0, 99) }),
-		raw("a class that is none", func(c *channel) error { return c.link.tap.frame(methodFrame, 1, 0, 66, 0, 10) }),
+		differs(raw("a method that is none", func(c *channel) error { return c.link.tap.frame(methodFrame, 1, 0, 60, 0, 99) }),
+			"then connection closed with 503 for 60.99"),
+		differs(raw("a class that is none", func(c *channel) error { return c.link.tap.frame(methodFrame, 1, 0, 66, 0, 10) }),
+			"then connection closed with 503 for 66.10"),
 		raw("a method of the connection on a channel", func(c *channel) error { return c.link.tap.frame(methodFrame, 1, 0, 10, 0, 40, 1, '/', 0, 0) }),
 		raw("a method of a channel on the connection", func(c *channel) error { return c.link.tap.frame(methodFrame, 0, 0, 60, 0, 10, 0, 0, 0, 0, 0, 1, 0) }),
 		raw("the channel is opened twice", func(c *channel) error { return c.link.tap.frame(methodFrame, 1, 0, 20, 0, 10, 0) }),

@@ -74,7 +74,9 @@ func consumeBehaviours() []behaviour {
 			d.consume("q", "b", "", nil)
 			c.consume("q", "a", "exclusive", nil)
 		}},
-		{name: "consume: no-local is not kept", play: func(s *scene) {
+		{name: "consume: no-local", here: []string{
+			`consume "q" as "a" nolocal noack: connection closed with 540 for 60.20`, "CUT: consumer a gets nothing",
+		}, play: func(s *scene) {
 			c := s.channel()
 			c.declare("q", nil)
 			f := c.consume("q", "a", "nolocal noack", nil)
@@ -176,26 +178,28 @@ func settleBehaviours() []behaviour {
 		}
 		return c
 	}
-	// left shows what is back in the queue when the channel ends.
-	left := func(c *channel) {
+	// left shows what is back in the queue when the channel ends, so many.
+	left := func(c *channel, n int) {
 		_ = c.Close()
-		c.s.channel().drain("q")
+		d := c.s.channel()
+		d.until("q", n, 0)
+		d.drain("q")
 	}
 	return []behaviour{
-		{name: "ack: one in the middle", play: func(s *scene) { c := out(s); c.ack(3, false); left(c) }},
-		{name: "ack: up to one", play: func(s *scene) { c := out(s); c.ack(3, true); left(c) }},
-		{name: "ack: up to one, some of which are settled", play: func(s *scene) { c := out(s); c.ack(2, false); c.ack(4, true); left(c) }},
-		{name: "ack: multiple 0 is all", play: func(s *scene) { c := out(s); c.ack(0, true); left(c) }},
+		{name: "ack: one in the middle", play: func(s *scene) { c := out(s); c.ack(3, false); left(c, 4) }},
+		{name: "ack: up to one", play: func(s *scene) { c := out(s); c.ack(3, true); left(c, 2) }},
+		{name: "ack: up to one, some of which are settled", play: func(s *scene) { c := out(s); c.ack(2, false); c.ack(4, true); left(c, 1) }},
+		{name: "ack: multiple 0 is all", play: func(s *scene) { c := out(s); c.ack(0, true); left(c, 0) }},
 		{name: "ack: multiple 0 with nothing out", play: func(s *scene) {
 			c := s.channel()
 			c.ack(0, true)
 			c.declare("q", nil)
 			c.look("q")
 		}},
-		{name: "ack: 0 alone", play: func(s *scene) { c := out(s); c.ack(0, false); c.end(); left(c) }},
-		{name: "ack: twice", play: func(s *scene) { c := out(s); c.ack(2, false); c.ack(2, false); c.end(); left(c) }},
-		{name: "ack: a tag that never was", play: func(s *scene) { c := out(s); c.ack(9, false); c.end(); left(c) }},
-		{name: "ack: up to a tag that never was", play: func(s *scene) { c := out(s); c.ack(9, true); c.end(); left(c) }},
+		{name: "ack: 0 alone", play: func(s *scene) { c := out(s); c.ack(0, false); c.end(); left(c, 5) }},
+		{name: "ack: twice", play: func(s *scene) { c := out(s); c.ack(2, false); c.ack(2, false); c.end(); left(c, 4) }},
+		{name: "ack: a tag that never was", play: func(s *scene) { c := out(s); c.ack(9, false); c.end(); left(c, 5) }},
+		{name: "ack: up to a tag that never was", play: func(s *scene) { c := out(s); c.ack(9, true); c.end(); left(c, 5) }},
 		{name: "ack: what needs none", play: func(s *scene) {
 			c := s.channel()
 			c.declare("q", nil)
@@ -209,13 +213,13 @@ func settleBehaviours() []behaviour {
 			other := s.on(c.link)
 			other.ack(1, false)
 			other.end()
-			left(c)
+			left(c, 5)
 		}},
-		{name: "reject: to drop", play: func(s *scene) { c := out(s); c.reject(2, false); left(c) }},
-		{name: "reject: twice", play: func(s *scene) { c := out(s); c.reject(2, false); c.reject(2, true); c.end(); left(c) }},
-		{name: "nack: up to one, to drop", play: func(s *scene) { c := out(s); c.nack(3, true, false); left(c) }},
-		{name: "nack: multiple 0 is all", play: func(s *scene) { c := out(s); c.nack(0, true, false); left(c) }},
-		{name: "nack: a tag that never was", play: func(s *scene) { c := out(s); c.nack(9, false, true); c.end(); left(c) }},
+		{name: "reject: to drop", play: func(s *scene) { c := out(s); c.reject(2, false); left(c, 4) }},
+		{name: "reject: twice", play: func(s *scene) { c := out(s); c.reject(2, false); c.reject(2, true); c.end(); left(c, 4) }},
+		{name: "nack: up to one, to drop", play: func(s *scene) { c := out(s); c.nack(3, true, false); left(c, 2) }},
+		{name: "nack: multiple 0 is all", play: func(s *scene) { c := out(s); c.nack(0, true, false); left(c, 0) }},
+		{name: "nack: a tag that never was", play: func(s *scene) { c := out(s); c.nack(9, false, true); c.end(); left(c, 5) }},
 		{name: "ack: after its consumer's cancel", play: func(s *scene) {
 			c := s.channel()
 			c.declare("q", nil)
@@ -223,7 +227,7 @@ func settleBehaviours() []behaviour {
 			d := c.consume("q", "a", "", nil).next()
 			c.did(c.Cancel("a", false), "", "cancel")
 			c.ack(d.DeliveryTag, false)
-			left(c)
+			left(c, 0)
 		}},
 	}
 }
@@ -256,7 +260,7 @@ func requeueBehaviours() []behaviour {
 				c.reject(tag, true)
 			}
 		}),
-		row("recover", func(c *channel) { c.did(c.Recover(true), "", "recover") }),
+		row("recover", func(c *channel) { c.did(c.recovers(true), "", "recover") }),
 		row("the channel closes", func(c *channel) { c.did(c.Close(), "", "close") }),
 		row("the channel breaks", func(c *channel) { c.ack(77, false); c.end() }),
 		row("the connection closes", func(c *channel) { c.did(c.link.Close(), "", "close") }),
@@ -288,12 +292,12 @@ func requeueBehaviours() []behaviour {
 			c.numbers("q", 2)
 			f := c.consume("q", "a", "", nil)
 			f.take(2)
-			c.did(c.Recover(true), "", "recover")
+			c.did(c.recovers(true), "", "recover")
 			f.take(2)
 		}},
 		{name: "recover: without requeue", play: func(s *scene) {
 			c := s.channel()
-			c.did(c.Recover(false), "", "recover")
+			c.did(c.recovers(false), "", "recover")
 		}},
 	}
 }

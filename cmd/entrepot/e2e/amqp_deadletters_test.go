@@ -41,12 +41,7 @@ func deathBehaviours() []behaviour {
 			c := buried(s, nil)
 			c.publish("", "q", "1")
 			c.reject(c.get("q", "").DeliveryTag, false)
-			var d amqp.Delivery
-			eventually(amqpPatience, func() bool {
-				var ok bool
-				d, ok, _ = c.Get(s.name("dead"), true)
-				return ok
-			})
+			d := c.arrive("dead")
 			s.say("last death: %v of %v %v", d.Headers[lastDeath+"queue"], d.Headers[lastDeath+"exchange"], d.Headers[lastDeath+"reason"])
 		}},
 		{name: "dead letter: nack of several keeps their order", play: func(s *scene) {
@@ -152,20 +147,18 @@ func deathBehaviours() []behaviour {
 
 // graveBehaviours are about where dead letters go, and how often.
 func graveBehaviours() []behaviour {
+	const once = `headers={x-death=[={count=int64(1) exchange="" queue="q" reason="rejected" routing-keys=["q"] time=now}] ` +
+		`x-first-death-exchange="" x-first-death-queue="q" x-first-death-reason="rejected"}`
 	return []behaviour{
-		{name: "dead letter: twice from one queue counts", play: func(s *scene) {
+		{name: "dead letter: published again, with its history", here: []string{
+			`get "q": #3 "1" of "" key "q", 0 left`, `in "dead" arrives #4 "1" of "dlx" key "q" ` + once,
+			`get "q": #5 "1" of "" key "q", 0 left`, `in "dead" arrives #6 "1" of "dlx" key "q" ` + once,
+		}, play: func(s *scene) {
 			c := buried(s, nil)
 			c.publish("", "q", "1")
 			for range 3 {
 				c.reject(c.get("q", "").DeliveryTag, false)
-				var d amqp.Delivery
-				eventually(amqpPatience, func() bool {
-					var ok bool
-					d, ok, _ = c.Get(s.name("dead"), true)
-					return ok
-				})
-				s.say("dead: %s", message(d))
-				c.publish("", "q", "1", headers(d.Headers))
+				c.publish("", "q", "1", headers(c.arrive("dead").Headers))
 			}
 		}},
 		{name: "dead letter: from queue to queue, the latest death first", play: func(s *scene) {
@@ -223,6 +216,19 @@ func graveBehaviours() []behaviour {
 			c.reject(c.get("q", "").DeliveryTag, false)
 			c.look("q")
 		}},
+		{name: "dead letter: an exchange that comes later", here: []string{`drain "dead": #2 "1" of "later" key "q" ` + once, `drain "dead": ok, empty`},
+			play: func(s *scene) {
+				c := s.channel()
+				c.declare("q", amqp.Table{"x-dead-letter-exchange": "later"})
+				c.declare("dead", nil)
+				c.numbers("q", 1)
+				c.reject(c.get("q", "").DeliveryTag, false)
+				c.tick("50")
+				c.exchange("later", "fanout", "", nil)
+				c.bind("dead", "", "later", nil)
+				c.tick("700")
+				c.drain("dead")
+			}},
 		{name: "dead letter: an exchange without a route", play: func(s *scene) {
 			c := s.channel()
 			c.exchange("dlx", "direct", "", nil)
@@ -244,7 +250,7 @@ func graveBehaviours() []behaviour {
 			c.until("dead", 2, 0)
 			c.drain("dead")
 		}},
-		{name: "dead letter: a persistent message stays one", play: func(s *scene) {
+		{name: "dead letter: a persistent message stays one", users: true, play: func(s *scene) {
 			c := buried(s, nil)
 			c.publish("", "q", "1", persistent, func(p *amqp.Publishing) {
 				p.Timestamp, p.MessageId, p.Type, p.AppId, p.UserId, p.ReplyTo = time.Unix(1600000000, 0), "m", "t", "a", "guest", "r"
@@ -258,7 +264,9 @@ func graveBehaviours() []behaviour {
 // limitBehaviours are about messages that are delivered too often.
 func limitBehaviours() []behaviour {
 	return []behaviour{
-		{name: "delivery limit: too many rejects with requeue", play: func(s *scene) {
+		{name: "delivery limit: too many rejects with requeue", here: []string{
+			`a gets #2 "poison" of "" key "q" redelivered`, `a gets #3 "poison" of "" key "q" redelivered`,
+		}, play: func(s *scene) {
 			c := s.channel()
 			c.declare("dead", nil)
 			c.queue("q", "durable", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(2), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
@@ -270,7 +278,7 @@ func limitBehaviours() []behaviour {
 			c.arrive("dead")
 			f.quiet()
 		}},
-		{name: "delivery limit: a lost consumer counts", play: func(s *scene) {
+		{name: "delivery limit: a lost consumer counts", here: []string{`a gets #1 "poison" of "" key "q" redelivered`}, play: func(s *scene) {
 			c := s.channel()
 			c.declare("dead", nil)
 			c.queue("q", "durable", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(1), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})

@@ -157,7 +157,9 @@ func topicBehaviours() []behaviour {
 			}
 		}})
 	}
-	all = append(all, behaviour{name: "topic: the empty key", play: func(s *scene) {
+	all = append(all, behaviour{name: "topic: the empty key", here: []string{
+		`drain "q1": #2 "1" of "x" key ""`, `drain "q1": ok, empty`, `drain "q2": #3 "1" of "x" key ""`, `drain "q2": ok, empty`,
+	}, play: func(s *scene) {
 		c := s.channel()
 		c.exchange("x", "topic", "", nil)
 		for i, p := range []string{"", "*", "#"} {

@@ -79,7 +79,7 @@ func timeBehaviours() []behaviour {
 			c.reject(d.DeliveryTag, true)
 			c.arrive("dead")
 		}},
-		{name: "ttl: what the consumer is told", play: func(s *scene) {
+		{name: "ttl: what the consumer is told", here: []string{`drain "q": #2 "2" of "" key "q" expiration="60000"`}, play: func(s *scene) {
 			c := s.channel()
 			c.declare("q", nil)
 			c.publish("", "q", "1", ttl("60000"))

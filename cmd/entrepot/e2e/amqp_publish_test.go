@@ -36,13 +36,19 @@ func publishBehaviours() []behaviour {
 			c.end()
 			c.link.end(s)
 		}},
-		{name: "user-id: the connection's own", play: func(s *scene) {
+		{name: "user-id: none given", here: []string{`drain "q": #1 "1" of "" key "q" user="guest"`}, users: true, play: func(s *scene) {
+			c := s.channel()
+			c.declare("q", nil)
+			c.publish("", "q", "1")
+			c.drain("q")
+		}},
+		{name: "user-id: the connection's own", users: true, play: func(s *scene) {
 			c := s.channel()
 			c.declare("q", nil)
 			c.publish("", "q", "1", func(p *amqp.Publishing) { p.UserId = "guest" })
 			c.drain("q")
 		}},
-		{name: "user-id: another's", play: func(s *scene) {
+		{name: "user-id: another's", users: true, play: func(s *scene) {
 			c := s.channel()
 			c.declare("q", nil)
 			c.publish("", "q", "1", func(p *amqp.Publishing) { p.UserId = "somebody" })
@@ -237,6 +243,7 @@ func transactionBehaviours() []behaviour {
 			c.ack(2, false)
 			c.did(c.TxCommit(), "", "commit")
 			c.did(c.Close(), "", "close")
+			d.until("q", 1, 0)
 			d.drain("q")
 		}},
 		{name: "tx: acks and publishes that the channel's end rolls back", play: func(s *scene) {
@@ -248,6 +255,7 @@ func transactionBehaviours() []behaviour {
 			c.publish("", "q", "never")
 			c.ack(1, false)
 			c.did(c.Close(), "", "close")
+			d.until("q", 1, 0)
 			d.drain("q")
 		}},
 		{name: "tx: a nack with requeue", play: func(s *scene) {
@@ -360,7 +368,7 @@ func replyBehaviours() []behaviour {
 // contentBehaviours are about what a message holds.
 func contentBehaviours() []behaviour {
 	return []behaviour{
-		{name: "content: every property", play: func(s *scene) {
+		{name: "content: every property", users: true, play: func(s *scene) {
 			c := s.channel()
 			c.declare("q", nil)
 			c.publish("", "q", "1", func(p *amqp.Publishing) {
@@ -370,7 +378,6 @@ func contentBehaviours() []behaviour {
 					Headers: amqp.Table{"h": "v"}, Body: []byte("1"),
 				}
 			})
-			c.publish("", "q", "none")
 			c.drain("q")
 		}},
 		{name: "content: every type of table", play: func(s *scene) {

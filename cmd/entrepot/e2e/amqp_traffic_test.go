@@ -135,6 +135,12 @@ func (c *channel) ack(tag uint64, multiple bool)           { _ = c.Ack(tag, mult
 func (c *channel) nack(tag uint64, multiple, requeue bool) { _ = c.Nack(tag, multiple, requeue) }
 func (c *channel) reject(tag uint64, requeue bool)         { _ = c.Reject(tag, requeue) }
 
+// recovers is basic.recover.
+func (c *channel) recovers(requeue bool) error {
+	//lint:ignore SA1019 clients that call it have to be answered
+	return c.Recover(requeue)
+}
+
 // get takes one message: noack, or to be settled.
 func (c *channel) get(queue, flags string) amqp.Delivery {
 	d, ok, err := c.Get(c.s.name(queue), has(flags, "noack"))
@@ -162,8 +168,7 @@ func (c *channel) drain(queue string) {
 }
 
 // arrive waits for a message in a queue, and gets it.
-func (c *channel) arrive(queue string) {
-	var d amqp.Delivery
+func (c *channel) arrive(queue string) (d amqp.Delivery) {
 	var ok bool
 	var err error
 	eventually(amqpPatience, func() bool {
@@ -174,6 +179,7 @@ func (c *channel) arrive(queue string) {
 		c.s.cut("nothing arrives in %s: %v", queue, err)
 	}
 	c.s.say("in %q arrives %s", queue, message(d))
+	return d
 }
 
 // message is a delivery in words.
