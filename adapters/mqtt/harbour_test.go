@@ -22,6 +22,7 @@ type harbour struct {
 	broker *core.Broker
 	server *Server
 	boats  map[string]*boat
+	v      int // the version of clients in steps
 	states chan error
 }
 
@@ -36,7 +37,7 @@ func openHarbour(t testing.TB, cfg Config, d *store.Disk) *harbour {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harbour{TB: t, cfg: cfg, disk: d, store: st, boats: map[string]*boat{}, states: make(chan error, 64)}
+	h := &harbour{TB: t, cfg: cfg, disk: d, store: st, boats: map[string]*boat{}, states: make(chan error, 64), v: 5}
 	h.broker = core.NewBroker(core.DefaultConfig(), "test", e, testPolicy, log)
 	if err := h.broker.Restore(st); err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func (h *harbour) close() {
 func (h *harbour) restart() *harbour {
 	h.Helper()
 	h.close()
-	return openHarbour(h.TB, h.cfg, h.disk)
+	return h.again(h.disk)
 }
 
 // cut is the same after a power cut now, with a part of what was not synced.
@@ -75,7 +76,14 @@ func (h *harbour) cut(percent int, seed uint64) *harbour {
 	h.Helper()
 	d := h.disk.Crash(percent, seed)
 	h.close()
-	return openHarbour(h.TB, h.cfg, d)
+	return h.again(d)
+}
+
+func (h *harbour) again(d *store.Disk) *harbour {
+	h.Helper()
+	fresh := openHarbour(h.TB, h.cfg, d)
+	fresh.v = h.v
+	return fresh
 }
 
 // state waits until the store failed, or works again.
@@ -149,8 +157,9 @@ func (b *boat) next() string {
 	return ""
 }
 
-// steps are lines as in transcripts: "a> …", "a< …", and "a<> …" for words that
-// come in any order; "a! drop", "sync", "restart", "cut", "fail", "heal".
+// steps are lines as in transcripts: "a> …", "a< …", "a! drop"; "restart" in
+// order, a power "cut", "sync", "wait" for 1.1 seconds; the disk shall "fail" at
+// the next sync, "failed", shall "heal" and works again.
 func (h *harbour) steps(lines ...string) *harbour {
 	h.Helper()
 	for _, line := range lines {
@@ -175,6 +184,9 @@ func (h *harbour) step(line string) *harbour {
 			h.Fatal(err)
 		}
 		return h
+	case "wait":
+		<-time.After(1100 * time.Millisecond)
+		return h
 	case "fail":
 		h.disk.Fail("sync", ".log", errBroken)
 		return h
@@ -188,7 +200,7 @@ func (h *harbour) step(line string) *harbour {
 	}
 	b := h.boats[name]
 	if b == nil {
-		b = h.dial(h.version())
+		b = h.dial(h.v)
 		h.boats[name] = b
 	}
 	switch line[1:3] {
@@ -205,8 +217,6 @@ func (h *harbour) step(line string) *harbour {
 	}
 	return h
 }
-
-func (h *harbour) version() int { return 5 }
 
 func (h *harbour) want(b *boat, line, rest string) {
 	h.Helper()
