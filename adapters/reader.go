@@ -123,7 +123,8 @@ func (c *Conn) readReady(fd uintptr) (stop bool) {
 	lent := c.server.bufs.getRead()
 	buf, have := c.unpack(lent.b)
 	for turn := 1; !stop; turn++ {
-		n, err := readNow(fd, buf[have:c.reach(buf, have)])
+		free := buf[have:c.reach(buf, have)]
+		n, err := readNow(fd, free)
 		if err == syscall.EAGAIN {
 			break
 		}
@@ -132,7 +133,7 @@ func (c *Conn) readReady(fd uintptr) (stop bool) {
 			c.readEnded(err)
 			continue
 		}
-		last := c.busy && n < fewBytes
+		last := c.busy && n < min(fewBytes, len(free))
 		if last {
 			c.skipRead()
 		}
