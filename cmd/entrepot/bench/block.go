@@ -7,9 +7,13 @@ import "encoding/binary"
 type frame struct {
 	bytes    []byte
 	payload  int
-	packetID int // two bytes, MQTT QoS 1 and 2
-	receipt  int // eight digits, STOMP
+	packetID int  // two bytes, MQTT QoS 1 and 2
+	receipt  int  // eight digits, STOMP
+	counted  bool // acknowledged by its place in the row, AMQP
 }
+
+// asks tells whether the broker acknowledges each.
+func (f *frame) asks() bool { return f.packetID > 0 || f.receipt > 0 || f.counted }
 
 // block is a row of copies of one frame, which a publisher writes again and
 // again with new numbers.

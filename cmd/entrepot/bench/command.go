@@ -14,13 +14,13 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench {pair|fanout|idle} [URL]",
 		Short: "Measure a broker by URL: rate, processor time, memory, losses",
-		Long: `Measure any MQTT or STOMP broker by URL.
+		Long: `Measure any MQTT, STOMP or AMQP 0-9-1 broker by URL.
 
   pair     the i-th publisher to the i-th subscriber, each pair on a topic of its own
   fanout   all publishers to all subscribers on one topic
   idle     many connections with one subscription each that do nothing
 
-URL is mqtt://HOST:PORT or stomp://HOST:PORT and serves both sides unless --pub
+URL is mqtt://HOST:PORT, stomp://HOST:PORT or amqp://HOST:PORT and serves both sides unless --pub
 or --sub says otherwise. With --pid the broker's processor time and memory are
 read from /proc.`,
 		Example: `  entrepot bench pair mqtt://127.0.0.1:1883 --pid $(pidof mosquitto)
@@ -85,10 +85,10 @@ func flags(c *cobra.Command, o *Options) {
 	f.IntVar(&o.QoS, "qos", o.QoS, "MQTT quality of service")
 	f.StringVar(&o.MQTTVersion, "mqtt-version", o.MQTTVersion, "3.1.1 or 5")
 	f.StringVar(&o.STOMPVersion, "stomp-version", o.STOMPVersion, "the highest STOMP version to offer: 1.0, 1.1 or 1.2")
-	f.StringVar(&o.Destination, "destination", o.Destination, "STOMP destination: topic, queue, amq-queue, exchange, or any with {} for the name")
-	f.StringVar(&o.Ack, "ack", o.Ack, "STOMP ack mode: auto, client, client-individual")
-	f.BoolVar(&o.Receipts, "receipts", o.Receipts, "ask for a STOMP receipt for each message")
-	f.BoolVar(&o.Persistent, "persistent", o.Persistent, "mark STOMP messages persistent")
+	f.StringVar(&o.Destination, "destination", o.Destination, "STOMP and AMQP destination: topic, queue, amq-queue, exchange, or any of STOMP's with {} for the name")
+	f.StringVar(&o.Ack, "ack", o.Ack, "STOMP and AMQP ack mode: auto, client, client-individual")
+	f.BoolVar(&o.Receipts, "receipts", o.Receipts, "ask for a STOMP receipt, or an AMQP confirm, for each message")
+	f.BoolVar(&o.Persistent, "persistent", o.Persistent, "mark STOMP and AMQP messages persistent")
 	f.StringArrayVar(&o.SendHeaders, "send-header", nil, "STOMP header name:value on each SEND (repeatable)")
 	f.StringArrayVar(&o.SubscribeHeaders, "subscribe-header", nil, "STOMP header name:value on SUBSCRIBE (repeatable)")
 	f.IntSliceVar(&o.PIDs, "pid", nil, "process of the broker (repeatable)")

@@ -15,6 +15,7 @@ import (
 const (
 	protocolMQTT  = "mqtt"
 	protocolSTOMP = "stomp"
+	protocolAMQP  = "amqp"
 )
 
 const dialTime = 10 * time.Second
@@ -30,16 +31,16 @@ type endpoint struct {
 }
 
 // parseEndpoint reads mqtt://[user[:password]@]host[:port] or the same with
-// stomp, whose path names the virtual host.
+// stomp or amqp, whose path names the virtual host.
 func parseEndpoint(text string) (endpoint, error) {
 	u, err := url.Parse(text)
 	if err != nil {
 		return endpoint{}, fmt.Errorf("broker address: %w", err)
 	}
-	ports := map[string]string{protocolMQTT: "1883", protocolSTOMP: "61613"}
+	ports := map[string]string{protocolMQTT: "1883", protocolSTOMP: "61613", protocolAMQP: "5672"}
 	port, known := ports[u.Scheme]
 	if !known || u.Hostname() == "" {
-		return endpoint{}, fmt.Errorf("broker address %q: not mqtt://HOST[:PORT] or stomp://HOST[:PORT]", text)
+		return endpoint{}, fmt.Errorf("broker address %q: not mqtt://HOST[:PORT], stomp://HOST[:PORT] or amqp://HOST[:PORT]", text)
 	}
 	if p := u.Port(); p != "" {
 		port = p
@@ -60,8 +61,11 @@ func parseEndpoint(text string) (endpoint, error) {
 
 // speaks gives the dialect for this end.
 func (e endpoint) speaks(o *Options) dialect {
-	if e.protocol == protocolSTOMP {
+	switch e.protocol {
+	case protocolSTOMP:
 		return newStomp(e, o)
+	case protocolAMQP:
+		return newAmqp(e, o)
 	}
 	return newMqtt(e, o)
 }

@@ -28,9 +28,9 @@ const (
 type Options struct {
 	// Kind is Pair, FanOut or Idle.
 	Kind string
-	// Publish and Subscribe are the broker's URLs, mqtt://HOST:PORT or
-	// stomp://HOST:PORT, with user and password where it wants them. The path
-	// of a stomp URL is the virtual host. An empty one is the same as the other.
+	// Publish and Subscribe are the broker's URLs, mqtt://HOST:PORT,
+	// stomp://HOST:PORT or amqp://HOST:PORT, with user and password where it
+	// wants them. The path of a stomp or amqp URL is the virtual host. An empty one is the same as the other.
 	Publish, Subscribe string
 	// Publishers and Subscribers are numbers of connections. A pair run has as
 	// many of one as of the other.
@@ -71,11 +71,14 @@ type Options struct {
 	STOMPVersion string
 	// Destination is topic, queue, amq-queue, exchange, or a STOMP destination
 	// in which {} stands for the name. Against queues the MQTT side uses
-	// $queue/NAME.
+	// $queue/NAME, and the AMQP side the default exchange; else that uses the
+	// exchange amq.topic.
 	Destination string
-	// Ack is the STOMP ack mode: auto, client or client-individual.
+	// Ack is the STOMP ack mode: auto, client or client-individual. For AMQP
+	// they are no-ack, one Ack for all of a read, and an Ack for each.
 	Ack string
-	// Receipts asks for a RECEIPT for each SEND; Persistent marks each SEND.
+	// Receipts asks for a RECEIPT for each SEND, and for AMQP's confirms;
+	// Persistent marks each message.
 	Receipts, Persistent bool
 	// SendHeaders and SubscribeHeaders are further STOMP headers, name:value.
 	SendHeaders, SubscribeHeaders []string

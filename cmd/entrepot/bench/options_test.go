@@ -36,7 +36,7 @@ func TestOptionsRefused(t *testing.T) {
 		{"option destination", func(o *Options) { o.Destination = "/queue/{}\nreceipt:1" }},
 		{"option header", func(o *Options) { o.SendHeaders = []string{"a"} }},
 		{"option header", func(o *Options) { o.SubscribeHeaders = []string{"a:b\nc"} }},
-		{"broker address", func(o *Options) { o.Publish = "amqp://127.0.0.1" }},
+		{"broker address", func(o *Options) { o.Publish = "http://127.0.0.1" }},
 		{"broker address", func(o *Options) { o.Subscribe = "mqtt://" }},
 		{"broker address", func(o *Options) { o.Publish = "stomp://a%0Ab@127.0.0.1" }},
 	}

@@ -85,7 +85,7 @@ func (t *traffic) newPublisher(l *link, speak dialect, i int) *publisher {
 	f := speak.frame(t.o.nameOf(t.topic(i)), t.o.Size)
 	p := &publisher{link: l, batch: t.o.batch(len(f.bytes)), every: t.o.Latency}
 	p.answers.progress = newProgress()
-	p.asks = f.packetID > 0 || f.receipt > 0
+	p.asks = f.asks()
 	if t.o.Window > 0 {
 		for _, s := range t.subscribers {
 			if at := i - s.first; at >= 0 && at < len(s.flows) {
