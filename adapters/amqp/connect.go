@@ -194,6 +194,7 @@ func (c *conn) open(r *frame.Reader) error {
 	c.conn.OnRoom(c.resume)
 	// Twice the interval, for networks and for the wheel.
 	c.conn.LoggedIn(c.frameMax, 2*c.heartbeat.interval)
+	c.conn.Pace(func() (time.Duration, bool) { return c.session.Pace(nil) })
 	c.phase = isOpen
 	c.reply(nil, frame.ConnectionOpenOK, func(b []byte) []byte { return frame.AppendShortText(b, "") })
 	c.heartbeat.start(c)
