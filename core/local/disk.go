@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"entrepot/core"
 	"entrepot/core/store"
@@ -22,6 +23,8 @@ type disk struct {
 	space space
 	boot  uint64
 	next  uint32 // the next queue's number
+
+	batches sync.Pool // of *store.Batch, for messages; not under Engine.mu
 }
 
 // storeError says in core's terms that the disk did not take something.

@@ -455,21 +455,27 @@ func (q *queue) putStored(b *core.Batch, m *core.Message, to *target, done core.
 		return
 	}
 	e.stored = true
-	var batch store.Batch
-	s.spool.put(&batch, &e, q.wall(&e), false)
+	batches, seq := &q.engine.disk.batches, e.seq
+	batch, _ := batches.Get().(*store.Batch)
+	if batch == nil {
+		batch = &store.Batch{}
+	}
+	s.spool.put(batch, &e, q.wall(&e), false)
 	var applied func(error)
-	if s.takes(q, e.seq) {
+	if s.takes(q, seq) {
 		applied = q.whenApplied(&e)
 	}
-	s.spool.store.Commit(&batch, done != nil, func(err error) {
+	s.spool.store.Commit(batch, done != nil, func(err error) {
 		switch {
 		case applied != nil:
 			applied(err)
 		case err != nil:
-			q.revoke(e.seq)
+			q.revoke(seq)
 		}
 		finish(done, err == nil, storeError(err))
 	})
+	batch.Reset()
+	batches.Put(batch)
 	q.admit(b, e)
 }
 

@@ -30,7 +30,10 @@ const (
 type space []byte
 
 func (s space) message(queue uint32, priority uint8, seq uint64) []byte {
-	k := make([]byte, 0, len(s)+14)
+	return s.appendMessage(make([]byte, 0, len(s)+14), queue, priority, seq)
+}
+
+func (s space) appendMessage(k []byte, queue uint32, priority uint8, seq uint64) []byte {
 	k = append(append(k, s...), keyMessage)
 	k = binary.BigEndian.AppendUint32(k, queue)
 	k = append(k, 255-priority)
@@ -71,12 +74,14 @@ type spool struct {
 }
 
 // key is a message's.
-func (s *spool) key(seq uint64) []byte {
+func (s *spool) key(seq uint64) []byte { return s.appendKey(make([]byte, 0, len(s.space)+14), seq) }
+
+func (s *spool) appendKey(k []byte, seq uint64) []byte {
 	priority := uint8(0)
 	if s.ranked {
 		priority = 255 - uint8(seq>>rankShift)
 	}
-	return s.space.message(s.queue, priority, seq)
+	return s.space.appendMessage(k, s.queue, priority, seq)
 }
 
 // seqOf is the seq in a message's key.
@@ -84,22 +89,34 @@ func seqOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)-8:])
 
 // put adds an entry to a batch. transient ones are forgotten at a restart.
 func (s *spool) put(b *store.Batch, e *entry, deadline time.Time, transient bool) {
-	head := make([]byte, 1, 64)
-	if transient {
-		head[0] |= ofBoot
-		head = binary.BigEndian.AppendUint64(head, s.boot)
-	}
-	if !deadline.IsZero() {
-		head[0] |= hasDeadline
-		head = binary.AppendVarint(head, deadline.UnixMilli())
-	}
-	head = binary.AppendUvarint(head, uint64(len(e.msg.Payload)))
-	b.Set(s.key(e.seq), core.AppendMessage(head, e.msg))
+	var buf [shortKey]byte
+	b.SetBy(s.appendKey(buf[:0], e.seq), func(v []byte) []byte {
+		flags := byte(0)
+		if transient {
+			flags |= ofBoot
+		}
+		if !deadline.IsZero() {
+			flags |= hasDeadline
+		}
+		v = append(v, flags)
+		if transient {
+			v = binary.BigEndian.AppendUint64(v, s.boot)
+		}
+		if !deadline.IsZero() {
+			v = binary.AppendVarint(v, deadline.UnixMilli())
+		}
+		v = binary.AppendUvarint(v, uint64(len(e.msg.Payload)))
+		return core.AppendMessage(v, e.msg)
+	})
 }
+
+// shortKey is room for the key of a message in most realms.
+const shortKey = 64
 
 // remove takes a message off, with its attempts where it has any.
 func (s *spool) remove(b *store.Batch, seq uint64, tried bool) {
-	b.DeleteOnce(s.key(seq))
+	var buf [shortKey]byte
+	b.DeleteOnce(s.appendKey(buf[:0], seq))
 	if tried {
 		b.Delete(s.space.attempts(s.queue, seq))
 	}

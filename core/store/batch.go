@@ -31,6 +31,14 @@ func (b *Batch) add(kind opKind, key, value []byte) {
 // Set writes a value.
 func (b *Batch) Set(key, value []byte) { b.add(opSet, key, value) }
 
+// SetBy writes what value appends to the slice that it is given and returns.
+func (b *Batch) SetBy(key []byte, value func([]byte) []byte) {
+	b.data = append(b.data, key...)
+	n := len(b.data)
+	b.data = value(b.data)
+	b.ops = append(b.ops, op{opSet, len(key), len(b.data) - n})
+}
+
 // Set2 writes a value that comes in two parts.
 func (b *Batch) Set2(key, value1, value2 []byte) {
 	b.add(opSet, key, value1)
