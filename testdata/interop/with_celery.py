@@ -138,6 +138,16 @@ def a_killed_worker_with_acks_late():
 
 
 @check()
+def priorities():
+    """Waiting tasks are done by their priority, the highest first."""
+    given = [3, 0, 9, 5, 9, 1, 0, 7, 3, 10]
+    results = [(p, n, send(tasks.now, n, queue="by-priority", priority=p)) for n, p in enumerate(given)]
+    with Worker("obeys", "by-priority", "-P", "solo", "--without-mingle", "--without-gossip", CELERY_ACKS_LATE="yes"):
+        done = [(r.get(timeout=PATIENCE), p, n) for p, n, r in results]
+    equal([(p, n) for _, p, n in sorted(done)], sorted(((p, n) for n, p in enumerate(given)), key=lambda x: (-x[0], x[1])))
+
+
+@check()
 def inspect_ping():
     equal(app.control.inspect([main.name]).ping(), {main.name: {"ok": "pong"}})
 

@@ -57,7 +57,7 @@ func connectionBehaviours() []behaviour {
 				s.say("ended: %v", err)
 			case <-time.After(4 * time.Second):
 			}
-			c.queue("q", "", nil)
+			c.look("q")
 		}},
 	}
 }

@@ -20,7 +20,7 @@ func buried(s *scene, more amqp.Table) *channel {
 	for k, v := range more {
 		args[k] = v
 	}
-	c.queue("q", "", args)
+	c.declare("q", args)
 	return c
 }
 

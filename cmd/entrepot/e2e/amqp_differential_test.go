@@ -45,20 +45,27 @@ func behaviours() []behaviour {
 
 // TestBesideRabbitMQ runs the same programs on RabbitMQ and on Entrepot.
 func TestBesideRabbitMQ(t *testing.T) {
+	t.Parallel()
 	needModules(t, "python3-pika", "pika")
 	r := startRabbitMQ(t)
 	binary := buildProgram(t)
-	p := launch(t, binary, "--memory")
-	strict := launch(t, binary, "--memory", "--config", oneUser(t, "guest"))
+	memory, disk := launch(t, binary, "--memory"), launch(t, binary, "--data", t.TempDir())
+	users := launch(t, binary, "--memory", "--config", oneUser(t, "guest"))
+	at := stands{r.addr, memory.addr("amqp"), users.addr("amqp"), disk.addr("amqp")}
 	r.ready(t)
-	t.Run("behaviours", func(t *testing.T) { sameBehaviours(t, r.addr, p.addr("amqp"), strict.addr("amqp")) })
-	for _, b := range []struct{ name, addr string }{{"RabbitMQ", r.addr}, {"Entrepot", strict.addr("amqp")}} {
+	t.Run("behaviours", func(t *testing.T) { sameBehaviours(t, at) })
+	for _, b := range []struct{ name, addr string }{{"RabbitMQ", at.rabbit}, {"Entrepot", at.users}} {
 		t.Run("patterns on "+b.name, func(t *testing.T) { patternsOf(t, "amqp://guest:guest@"+b.addr+"/") })
 		t.Run("pika on "+b.name, func(t *testing.T) { runScript(t, "with_pika.py", "AMQP="+b.addr) })
 	}
-	p.stop(t)
-	strict.stop(t)
+	for _, p := range []*program{memory, disk, users} {
+		p.stop(t)
+	}
 }
+
+// stands are the addresses of the brokers: RabbitMQ, and Entrepot as it is
+// without settings, with users, and with durable queues on disk.
+type stands struct{ rabbit, memory, users, disk string }
 
 // oneUser writes settings that know one user, whose password is the name, and
 // returns the file.
@@ -79,13 +86,13 @@ func oneUser(t *testing.T, name string) string {
 
 // sameBehaviours compares everything that the clients of the small programs
 // see. A difference that stays is named where users read of it.
-func sameBehaviours(t *testing.T, rabbit, entrepot, strict string) {
+func sameBehaviours(t *testing.T, at stands) {
 	readme, err := os.ReadFile("../../../adapters/amqp/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := behaviours()
-	for i, v := range views(all, rabbit, entrepot, strict) {
+	for i, v := range views(all, at) {
 		t.Run(all[i].name, func(t *testing.T) { all[i].compare(t, v) })
 		if all[i].here != nil && !strings.Contains(string(readme), "`"+all[i].name+"`") {
 			t.Errorf("the README of adapters/amqp does not name the difference %q", all[i].name)
@@ -94,10 +101,10 @@ func sameBehaviours(t *testing.T, rabbit, entrepot, strict string) {
 }
 
 // view is what a behaviour shows on each broker.
-type view struct{ rabbit, entrepot []string }
+type view struct{ rabbit, entrepot, disk []string }
 
 // views plays all behaviours, many at once: most of their time they wait.
-func views(all []behaviour, rabbit, entrepot, strict string) []view {
+func views(all []behaviour, at stands) []view {
 	const atOnce = 12
 	vs := make([]view, len(all))
 	places := make(chan struct{}, atOnce)
@@ -105,15 +112,18 @@ func views(all []behaviour, rabbit, entrepot, strict string) []view {
 	for i, b := range all {
 		places <- struct{}{}
 		playing.Go(func() {
-			var both sync.WaitGroup
-			both.Go(func() { vs[i].rabbit = playOn(rabbit, fmt.Sprintf("r%d~", i), b.play) })
-			addr := entrepot
+			defer func() { <-places }()
+			name, here := fmt.Sprintf("b%d~", i), at.memory
 			if b.users {
-				addr = strict
+				here = at.users
 			}
-			both.Go(func() { vs[i].entrepot = playOn(addr, fmt.Sprintf("e%d~", i), b.play) })
-			both.Wait()
-			<-places
+			var each sync.WaitGroup
+			each.Go(func() { vs[i].rabbit = playOn(at.rabbit, name, false, b.play) })
+			each.Go(func() { vs[i].entrepot = playOn(here, name, false, b.play) })
+			if !b.users {
+				each.Go(func() { vs[i].disk = playOn(at.disk, name, true, b.play) })
+			}
+			each.Wait()
 		})
 	}
 	playing.Wait()
@@ -122,21 +132,32 @@ func views(all []behaviour, rabbit, entrepot, strict string) []view {
 
 // compare compares what was seen with what the table says.
 func (b behaviour) compare(t *testing.T, v view) {
-	want, got := v.rabbit, v.entrepot
-	if strings.Contains(strings.Join(got, " "), "x-max-priority: not supported") || strings.Contains(b.name, "x-max-priority") {
-		t.Skip("no priorities yet")
-	}
+	want := v.rabbit
 	if cut := slices.IndexFunc(want, func(l string) bool { return strings.HasPrefix(l, "CUT") }); cut >= 0 || len(want) == 0 {
 		t.Fatalf("RabbitMQ does not play along:\n  %s", strings.Join(want, "\n  "))
 	}
+	same(t, "Entrepot", want, v.entrepot, b.here)
+	if !b.users {
+		same(t, "Entrepot on disk", asTransient(want), asTransient(v.disk), b.here)
+	}
+}
+
+// asTransient are lines that do not tell a persistent message from another.
+func asTransient(lines []string) []string {
+	return strings.Split(strings.ReplaceAll(strings.Join(lines, "\n"), " mode=2", ""), "\n")
+}
+
+// same compares lines of RabbitMQ with those of another; here is what is to
+// differ.
+func same(t *testing.T, name string, want, got, here []string) {
 	theirs, ours := differing(want, got)
-	if slices.Equal(ours, b.here) {
+	if slices.Equal(ours, here) {
 		return
 	}
-	if len(b.here) > 0 {
-		t.Errorf("what differs is not what the table says:\n  %s", strings.Join(b.here, "\n  "))
+	if len(here) > 0 {
+		t.Errorf("what differs is not what the table says:\n  %s", strings.Join(here, "\n  "))
 	}
-	t.Errorf("only RabbitMQ:\n  %s\nonly Entrepot:\n  %s", strings.Join(theirs, "\n  "), strings.Join(ours, "\n  "))
+	t.Errorf("only RabbitMQ:\n  %s\nonly %s:\n  %s", strings.Join(theirs, "\n  "), name, strings.Join(ours, "\n  "))
 }
 
 // differing are the lines, of two lists, that are not at the same place in

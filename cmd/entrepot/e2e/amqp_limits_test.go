@@ -313,7 +313,10 @@ func priorityBehaviours() []behaviour {
 			c.nack(2, false, true)
 			f.next()
 		}},
-		{name: "priority: a full queue drops from the lowest", play: func(s *scene) {
+		{name: "priority: a full queue drops", here: []string{
+			`drain "q": #1 "2-p9" of "" key "q" priority=9`, `drain "q": #2 "0-p5" of "" key "q" priority=5`,
+			`drain "q": #3 "4-p5" of "" key "q" priority=5`,
+		}, play: func(s *scene) {
 			c := start(s, amqp.Table{"x-max-priority": int32(10), "x-max-length": int32(3)})
 			mixed(c, "q", 5, 1, 9, 1, 5)
 			c.drain("q")

@@ -108,7 +108,9 @@ func publishBehaviours() []behaviour {
 		{name: "closed channel: what was on its way is dropped", play: func(s *scene) {
 			c := s.channel()
 			c.declare("q", nil)
+			c.confirmMode()
 			c.numbers("q", 1)
+			c.confirmed(1)
 			c.publish("missing", "k", "breaks it")
 			c.numbers("q", 20)
 			c.end()

@@ -23,6 +23,9 @@ const (
 type scene struct {
 	url    string
 	prefix string // of the names of this behaviour, which the lines do not show
+	// durable: what the behaviour declares by the way is durable, and its
+	// messages are persistent, which the lines do not show.
+	durable bool
 
 	mu    sync.Mutex
 	lines []string
@@ -33,8 +36,8 @@ type scene struct {
 type cut struct{ why string }
 
 // playOn plays a behaviour on one broker and returns what was seen.
-func playOn(addr, prefix string, play func(*scene)) (lines []string) {
-	s := &scene{url: "amqp://guest:guest@" + addr + "/", prefix: prefix}
+func playOn(addr, prefix string, durable bool, play func(*scene)) (lines []string) {
+	s := &scene{url: "amqp://guest:guest@" + addr + "/", prefix: prefix, durable: durable}
 	defer func() {
 		if r := recover(); r != nil {
 			c, ok := r.(cut)
@@ -222,7 +225,7 @@ func (c *channel) queue(name, flags string, args amqp.Table) string {
 
 // declare declares a queue that is not what the behaviour is about.
 func (c *channel) declare(name string, args amqp.Table) {
-	if _, err := c.QueueDeclare(c.s.name(name), false, false, false, false, c.s.args(args)); err != nil {
+	if _, err := c.QueueDeclare(c.s.name(name), c.s.durable, false, false, false, c.s.args(args)); err != nil {
 		c.s.cut("queue %s: %v", name, err)
 	}
 }

@@ -31,6 +31,9 @@ func (c *channel) send(exchange, key string, mandatory, immediate bool, body str
 	for _, f := range how {
 		f(&p)
 	}
+	if c.s.durable {
+		p.DeliveryMode = amqp.Persistent
+	}
 	if err := c.Publish(c.s.name(exchange), key, mandatory, immediate, p); err != nil && !errors.Is(err, amqp.ErrClosed) {
 		c.s.say("publish %q: %v", body, err)
 	}
