@@ -250,7 +250,7 @@ func (s *source) deliverGated(d *core.Delivery, o *offer) core.Verdict {
 // skipLost has the client release what was in flight before a restart and does
 // not come again: the queue has come to a later place.
 func (s *source) skipLost(d *core.Delivery) {
-	if s.kind != topics || !s.conn.state.rebuilt {
+	if s.kind != topics || !s.conn.state.rebuilt || s.conn.state.whole.Load() {
 		return
 	}
 	for _, id := range s.conn.state.lost(s.conn, d.Seq) {

@@ -296,9 +296,11 @@ func (s *session) lost(c *conn, before uint64) (release []uint16) {
 	if s.conn != c {
 		return nil
 	}
+	left := false
 	for seq, id := range s.returning {
 		p := s.flight.find(id)
 		if seq >= before || p == nil || p.waits {
+			left = left || p != nil && !p.waits && seq > before
 			continue
 		}
 		delete(s.returning, seq)
@@ -310,6 +312,7 @@ func (s *session) lost(c *conn, before uint64) (release []uint16) {
 		s.keep(outgoing(id, inClient, p.seq))
 		release = append(release, id)
 	}
+	s.whole.Store(!left)
 	s.recalled()
 	return release
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"entrepot/core"
 )
@@ -29,13 +30,14 @@ type session struct {
 	// returning are the identifiers of deliveries that come again from the
 	// session's queue, by place.
 	returning map[uint64]uint16
-	again     []uint16  // a group's messages, see nextAgain
-	starved   []*source // refused because the quota was used up
-	parting   []*source // leaving, and nothing of them is out any more
-	late      []uint16  // to be released, see overdue
-	rebuilt   bool      // of notes: what is in flight may be in no queue
-	bound     bool      // and its bindings have their subscriptions again
-	one       []byte    // the note of that name, nil for none
+	again     []uint16    // a group's messages, see nextAgain
+	starved   []*source   // refused because the quota was used up
+	parting   []*source   // leaving, and nothing of them is out any more
+	late      []uint16    // to be released, see overdue
+	rebuilt   bool        // of notes: what is in flight may be in no queue
+	whole     atomic.Bool // and all of that came or was given up
+	bound     bool        // and its bindings have their subscriptions again
+	one       []byte      // the note of that name, nil for none
 
 	// incoming are the QoS 2 identifiers that the client has not released;
 	// pending those of them whose outcome is not known, with the connections
