@@ -1,0 +1,94 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"entrepot/core"
+	"entrepot/core/auth"
+	"entrepot/core/local"
+)
+
+// [AMQP-1.4.2.2] EXTERNAL is offered where somebody can prove who a client is.
+func TestExternal(t *testing.T) {
+	for answer, want := range map[string]string{
+		"ann": "connection.tune channel-max=2047 frame-max=131072 heartbeat=60",
+		"":    "connection.close reply-code=403 ...",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newTheatre(t, DefaultConfig())
+			defer s.end()
+			s.server.External = func(_ context.Context, c net.Conn) (auth.Principal, error) {
+				if c == nil || answer == "" {
+					return auth.Principal{}, fmt.Errorf("no certificate: %w", core.ErrNotAllowed)
+				}
+				return auth.Principal{User: answer}, nil
+			}
+			lines := []string{"a> header", `a< connection.start version-minor=9 server-properties=* mechanisms="PLAIN AMQPLAIN EXTERNAL" locales=en_US`,
+				"a> connection.start-ok client-properties={capabilities:{authentication_failure_close:true}} mechanism=EXTERNAL locale=en_US", "a< " + want}
+			if answer != "" {
+				lines = append(lines, "a> connection.tune-ok channel-max=9 frame-max=4096", "a> connection.open virtual-host=/", "a< connection.open-ok",
+					"a> channel.open", "a< channel.open-ok", "a> queue.declare queue=q", "a< queue.declare-ok queue=q",
+					"a> basic.publish routing-key=q body=1 user-id=ann", "a> basic.get queue=q no-ack",
+					"a< basic.get-ok delivery-tag=1 routing-key=q body=1 user-id=ann")
+			}
+			for _, line := range lines {
+				if err := s.line(line); err != nil {
+					t.Fatalf("%s: %v", line, err)
+				}
+			}
+		})
+	}
+}
+
+// [AMQP-1.4.2.7] the virtual host chooses the realm, and each realm lets in
+// whom it knows.
+func TestRealms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTheatre(t, DefaultConfig())
+		defer s.end()
+		log := slog.New(slog.DiscardHandler)
+		other := core.NewBroker(core.DefaultConfig(), "other", local.New(log), nil, log)
+		locked := core.NewBroker(core.DefaultConfig(), "locked", local.New(log), nil, log)
+		defer other.Close()
+		defer locked.Close()
+		s.server = New(s.cfg, core.NewRealms(s.broker, other, locked), log)
+		if err := s.welcome("ann secret"); err != nil {
+			t.Fatal(err)
+		}
+		s.broker, locked = locked, s.broker
+		if err := s.welcome("ann another"); err != nil {
+			t.Fatal(err)
+		}
+		s.broker, locked = locked, s.broker
+		for _, c := range []struct{ line, want string }{
+			{"a> connect user=ann password=secret", ""},
+			{"a> queue.declare queue=q", ""},
+			{"a< queue.declare-ok queue=q", ""},
+			{"b> connect user=ann password=secret vhost=other", ""},
+			{"b> queue.declare queue=q passive", ""},
+			{`b< channel.close reply-code=404 reply-text="NOT_FOUND - no queue 'q' in vhost 'other'" class-id=50 method-id=10`, ""},
+			{"c> connect user=ann password=secret vhost=locked", `got connection.close reply-code=530 reply-text="NOT_ALLOWED - access to vhost 'locked' refused for user 'ann'" class-id=10 method-id=40`},
+		} {
+			err := s.line(c.line)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !endsWith(err, c.want)) {
+				t.Fatalf("%s: %v", c.line, err)
+			}
+		}
+	})
+}
+
+func endsWith(err error, text string) bool {
+	for err != nil {
+		if err.Error() == text {
+			return true
+		}
+		err = errors.Unwrap(err)
+	}
+	return false
+}
