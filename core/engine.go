@@ -83,4 +83,5 @@ type EngineStats struct {
 	Unroutable                             uint64 // messages that no queue matched
 	DeadLetters                            int    // given up, and not yet in a queue behind the dead-letter exchange
 	DeadLettered                           uint64 // those that are
+	Delayed                                int    // messages for later
 }

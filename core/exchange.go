@@ -11,6 +11,10 @@ type ExchangeSpec struct {
 	Durable    bool
 	AutoDelete bool // goes when its last binding as a source goes
 	Internal   bool // clients cannot publish to it
+	// Delayed: of the type x-delayed-message. Every exchange takes messages for
+	// later; from this one they come with the delay, negative, in the header
+	// x-delay, as from RabbitMQ's plug-in.
+	Delayed bool
 	// Passive: only tell whether it exists.
 	Passive bool
 }

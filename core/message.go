@@ -83,7 +83,13 @@ type Properties struct {
 	TTL    time.Duration
 	HasTTL bool
 	// Expires is stamped by Publish from TTL, on the monotonic clock.
-	Expires     time.Time
+	Expires time.Time
+	// Delay asks for delivery so long after Publish, which stamps Due from it;
+	// a publisher that knows the time sets Due alone. A message with a Due is
+	// routed when that has come, at once when it is over; its TTL counts from
+	// then. Both are zero in a delivery.
+	Delay       time.Duration
+	Due         time.Time
 	Priority    uint8
 	HasPriority bool
 	MessageID   string

@@ -209,27 +209,34 @@ func (s *Session) admit(m *Message) error {
 	if m.Retain && m.Exchange != TopicExchange {
 		return fmt.Errorf("retain outside of topics: %w", ErrUnsupported)
 	}
-	if m.Props != nil && m.Props.HasTTL && m.Props.TTL < 0 {
-		return invalid("message with a negative TTL")
-	}
 	m.Origin = s.origin
-	if m.Props != nil {
-		stamp(m.Props)
+	if m.Props == nil {
+		return nil
 	}
-	return nil
+	return m.Props.stamp(m.Retain)
 }
 
-// stamp starts the message's clock and removes what only the broker writes.
-func stamp(p *Properties) {
+// stamp starts the message's clocks and removes what only the broker writes.
+func (p *Properties) stamp(retain bool) error {
+	if p.HasTTL && p.TTL < 0 {
+		return invalid("message with a negative TTL")
+	}
+	if err := p.readDelay(); err != nil {
+		return err
+	}
+	if retain && !p.Due.IsZero() {
+		return fmt.Errorf("retained message with a delay: %w", ErrUnsupported)
+	}
 	if p.HasTTL {
 		p.Expires = time.Now().Add(p.TTL)
 	}
 	for i, h := range p.Headers {
 		if brokerHeader(h.Name) {
 			p.Headers = withoutBrokerHeaders(p.Headers, i)
-			return
+			break
 		}
 	}
+	return nil
 }
 
 // brokerHeader tells the names that clients cannot set.
@@ -238,7 +245,7 @@ func brokerHeader(name string) bool {
 		return false
 	}
 	switch strings.ToLower(name) {
-	case "x-death", "x-origin", "x-user", "x-topic", "x-error":
+	case "x-death", "x-delay", "x-origin", "x-user", "x-topic", "x-error":
 		return true
 	}
 	return strings.HasPrefix(strings.ToLower(name), "x-first-death-") || strings.HasPrefix(strings.ToLower(name), "x-last-death-")

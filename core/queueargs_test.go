@@ -89,7 +89,7 @@ func TestParseQueueArgsRefuses(t *testing.T) {
 		{"TTL is no text", "x-message-ttl", ErrInvalid, routing.Headers{header("x-message-ttl", "")}},
 		{"expires at once", "x-expires", ErrInvalid, routing.Headers{header("x-expires", int32(0))}},
 		{"negative length", "x-max-length", ErrInvalid, routing.Headers{header("x-max-length", int64(-1))}},
-		{"length over the limit", "x-max-length", ErrInvalid, routing.Headers{header("x-max-length", int64(1<<40))}},
+		{"length over the limit", "x-max-length", ErrInvalid, routing.Headers{header("x-max-length", uint64(1<<63))}},
 		{"negative bytes", "x-max-length-bytes", ErrInvalid, routing.Headers{header("x-max-length-bytes", "-5")}},
 		{"overflow", "x-overflow", ErrInvalid, routing.Headers{header("x-overflow", "drop-tail")}},
 		{"overflow is no text", "x-overflow", ErrInvalid, routing.Headers{header("x-overflow", int32(1))}},

@@ -16,8 +16,12 @@ type apply struct {
 	claimed  []claim
 	durable  bool // something of it goes to disk
 
-	letter *letter // the dead letter that it carries, of source; nil: none
-	source *queue
+	delayed []waiter // of the publishing ops, those for later
+
+	// with adds what else is of it to the batch, after is told how that went;
+	// nil: nothing.
+	with  func(*store.Batch)
+	after func(error)
 }
 
 // place is room promised by a queue.
@@ -55,6 +59,8 @@ func (a *apply) prepare(ops []core.Op) error {
 	for i := range ops {
 		var err error
 		switch {
+		case ops[i].Message != nil && isDelayed(ops[i].Message):
+			err = a.postpone(ops[i].Message)
 		case ops[i].Message != nil:
 			err = a.reserve(ops[i].Message)
 		case ops[i].Note != nil:
@@ -142,7 +148,7 @@ func (a *apply) commit(b *core.Batch, ops []core.Op) (routed bool) {
 	next := 0
 	for i := range ops {
 		m := ops[i].Message
-		if m == nil {
+		if m == nil || isDelayed(m) {
 			continue
 		}
 		r := a.routes[next]
@@ -155,10 +161,22 @@ func (a *apply) commit(b *core.Batch, ops []core.Op) (routed bool) {
 			routed = false
 		}
 	}
+	for i := range a.delayed {
+		a.engine.delays.hold(a.delayed[i])
+	}
 	for i := range a.claimed {
 		a.claimed[i].settle(b)
 	}
 	return routed
+}
+
+// delaysStored is told how the batch went that has the delayed ones.
+func (a *apply) delaysStored(err error) {
+	for i := range a.delayed {
+		if err == nil {
+			a.engine.delays.stored(&a.delayed[i])
+		}
+	}
 }
 
 // unrouted: no queue takes the message of op.
@@ -186,7 +204,12 @@ func (a *apply) commitStored(b *core.Batch, ops []core.Op, done core.Done) {
 	var batch store.Batch
 	places, routed := a.place(ops, &batch)
 	ended := a.endStored(&batch)
-	a.endLetter(&batch)
+	for i := range a.delayed {
+		batch.Set(a.engine.delays.key(&a.delayed[i]), a.delayed[i].form)
+	}
+	if a.with != nil {
+		a.with(&batch)
+	}
 	var applied []func(error)
 	for i := range places {
 		p := &places[i]
@@ -204,9 +227,10 @@ func (a *apply) commitStored(b *core.Batch, ops []core.Op, done core.Done) {
 		if err != nil {
 			takeBack(ended)
 		}
-		if a.letter != nil {
-			a.source.letterWritten(a.letter, err)
+		if a.after != nil {
+			a.after(err)
 		}
+		a.delaysStored(err)
 		finish(done, routed && err == nil, storeError(err))
 	})
 	for i := range places {
@@ -267,7 +291,7 @@ func (a *apply) place(ops []core.Op, batch *store.Batch) (places []placed, route
 			}
 		}
 		m := ops[i].Message
-		if m == nil {
+		if m == nil || isDelayed(m) {
 			continue
 		}
 		r := a.routes[next]

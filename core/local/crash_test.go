@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"entrepot/core"
 	"entrepot/core/store"
@@ -38,8 +40,9 @@ var crashQueues = []string{"a", "b", "c"}
 const graves = "dead-"
 
 type published struct {
-	id     uint64
-	queues []string
+	id      uint64
+	queues  []string
+	delayed bool
 }
 
 // taker holds what it gets, up to a limit.
@@ -116,6 +119,10 @@ func (w *crashWorld) message(id uint64) (*core.Message, published) {
 	m.Exchange, m.Topic, m.Guarantee = core.TopicExchange, topic, core.Durable
 	m.Props = &core.Properties{Priority: uint8(w.rng.IntN(5))}
 	p := published{id: id}
+	if p.delayed = w.rng.IntN(4) == 0; p.delayed { // some for now, some for a time that does not come
+		m.Props.Delay = []time.Duration{time.Millisecond, time.Hour}[w.rng.IntN(2)]
+		m.Props.Due = time.Now().Add(m.Props.Delay)
+	}
 	for i, q := range crashQueues {
 		if set&(1<<i) != 0 {
 			p.queues = append(p.queues, q)
@@ -284,11 +291,45 @@ func crashRound(t *testing.T, seed uint64, noSync bool) string {
 	return ""
 }
 
+// waiting is what waits for its time when all that is due has been sent on.
+func (w *crashWorld) waiting() (map[uint64]bool, string) {
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		list, err := w.engine.Delayed("", 1000)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		ids := map[uint64]bool{}
+		due := false
+		for _, d := range list {
+			due = due || time.Until(d.Due) < time.Minute
+			if ids[idOf(d.Message)] {
+				return nil, fmt.Sprintf("%d waits twice for its time", idOf(d.Message))
+			}
+			ids[idOf(d.Message)] = true
+		}
+		if n := w.engine.Stats().Delayed; !due && n == len(list) {
+			return ids, ""
+		} else if time.Now().After(deadline) {
+			return nil, fmt.Sprintf("%d wait for their time, listed are %d, some are due: %v", n, len(list), due)
+		}
+		runtime.Gosched()
+	}
+}
+
 // check compares what is there with what clients were told.
 func (w *crashWorld) check(sent []published, confirmed map[uint64]bool, acked, synced map[string]map[uint64]bool) string {
+	waits, fault := w.waiting()
+	if fault != "" {
+		return fault
+	}
 	have := w.drainAll()
+	later := map[uint64]bool{}
+	for _, p := range sent {
+		later[p.id] = p.delayed
+	}
 	for _, q := range crashQueues {
-		if q != "c" && !slices.IsSorted(have[q]) { // c has priorities
+		at := slices.DeleteFunc(slices.Clone(have[q]), func(id uint64) bool { return later[id] })
+		if q != "c" && !slices.IsSorted(at) { // c has priorities
 			return fmt.Sprintf("queue %s out of order: %v", q, have[q])
 		}
 		for _, id := range have[q] {
@@ -306,6 +347,10 @@ func (w *crashWorld) check(sent []published, confirmed map[uint64]bool, acked, s
 		there, gone := 0, 0
 		for _, q := range p.queues {
 			_, in := slices.BinarySearch(have[q], p.id)
+			if in && waits[p.id] {
+				return fmt.Sprintf("%d is in queue %s and waits for its time", p.id, q)
+			}
+			in = in || waits[p.id]
 			switch {
 			case in:
 				there++

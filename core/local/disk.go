@@ -67,6 +67,7 @@ type exchangeRecord struct {
 	Alternate  string `json:",omitempty"`
 	AutoDelete bool   `json:",omitempty"`
 	Internal   bool   `json:",omitempty"`
+	Delayed    bool   `json:",omitempty"`
 }
 
 // bindingRecord is a binding between durable ends on disk, without the
@@ -131,7 +132,8 @@ func queueOnDisk(q *queue) []byte {
 }
 
 func exchangeOnDisk(s *core.ExchangeSpec) []byte {
-	return record(exchangeRecord{Kind: s.Kind.String(), Alternate: s.Alternate, AutoDelete: s.AutoDelete, Internal: s.Internal})
+	return record(exchangeRecord{Kind: s.Kind.String(), Alternate: s.Alternate, AutoDelete: s.AutoDelete, Internal: s.Internal,
+		Delayed: s.Delayed})
 }
 
 func bindingOnDisk(b *routing.Binding[*queue]) []byte {

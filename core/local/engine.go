@@ -35,6 +35,8 @@ type Engine struct {
 	unroutable   atomic.Uint64
 	deadLettered atomic.Uint64
 
+	delays *delays
+
 	window windowSize
 	aside  windowSize // what a queue sets aside at most
 	tries  uint32     // after which one that was given back has to wait
@@ -62,6 +64,7 @@ func New(log *slog.Logger) *Engine {
 		aside:     windowSize{count: asideCount, bytes: asideBytes},
 		tries:     freeTries,
 	}
+	e.delays = &delays{engine: e, wall: time.Now}
 	for _, s := range standard() {
 		if err := e.DeclareExchange(context.Background(), s); err != nil {
 			panic("local: standard exchange: " + err.Error()) // a fault of this file
@@ -78,6 +81,10 @@ func (e *Engine) clock() time.Duration { return time.Since(e.start) }
 func (e *Engine) Publish(b *core.Batch, m *core.Message, done core.Done) {
 	if e.disk != nil {
 		e.disk.room(b)
+	}
+	if isDelayed(m) {
+		e.Apply(b, []core.Op{{Message: m}}, done)
+		return
 	}
 	r, err := e.route(m)
 	if err == nil && (r.refuses || e.disk != nil && m.Guarantee >= core.Durable) {
@@ -266,7 +273,8 @@ func (e *Engine) EachQueue(f func(core.QueueKey, core.SessionID)) {
 func (e *Engine) Stats() core.EngineStats {
 	e.mu.RLock()
 	st := core.EngineStats{Exchanges: len(e.exchanges) + 1, Queues: len(e.queues), Bindings: e.bindings,
-		Unroutable: e.unroutable.Load(), DeadLettered: e.deadLettered.Load()}
+		Unroutable: e.unroutable.Load(), DeadLettered: e.deadLettered.Load(),
+		Delayed: e.delays.size()}
 	all := make([]*queue, 0, len(e.queues))
 	for _, q := range e.queues {
 		all = append(all, q)

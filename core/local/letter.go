@@ -231,7 +231,10 @@ func (e *Engine) transfer(b *core.Batch, q *queue, l *letter) error {
 	ops := []core.Op{{Message: m}}
 	e.deadLettered.Add(1)
 	if a.durable || l.stored {
-		a.letter, a.source = l, q
+		a.after = func(err error) { q.letterWritten(l, err) }
+		if l.stored {
+			a.with = func(batch *store.Batch) { q.shelf.spool.remove(batch, l.seq, l.attempts > 0) }
+		}
 		q.letterFlies(1)
 		a.commitStored(b, ops, nil)
 		return nil
@@ -355,12 +358,5 @@ func (q *queue) refused(m *core.Message, t *target) {
 	defer q.unlock()
 	if !q.dead {
 		q.postLetter(letter{entry: entry{msg: m, to: t}, why: core.DropOverflow, refused: true})
-	}
-}
-
-// endLetter adds the removal of the letter that an apply carries to its batch.
-func (a *apply) endLetter(batch *store.Batch) {
-	if a.letter != nil && a.letter.stored {
-		a.source.shelf.spool.remove(batch, a.letter.seq, a.letter.attempts > 0)
 	}
 }

@@ -25,7 +25,7 @@ func Open(log *slog.Logger, st *store.Store, realm string) (*Engine, error) {
 		return nil, fmt.Errorf("realm %q: %w", realm, err)
 	}
 	for _, restore := range []func(*disk) error{e.restoreExchanges, e.restoreQueues, e.restoreBindings, e.restoreMessages,
-		e.restoreAttempts} {
+		e.restoreAttempts, e.restoreDelays} {
 		if err := restore(d); err != nil {
 			return nil, fmt.Errorf("realm %q: %w", realm, err)
 		}
@@ -34,6 +34,7 @@ func Open(log *slog.Logger, st *store.Store, realm string) (*Engine, error) {
 	for _, q := range e.queues {
 		q.started()
 	}
+	e.delays.started()
 	st.Watch(e.storeState)
 	st.Restate(e.restate)
 	return e, nil
@@ -72,7 +73,7 @@ func (e *Engine) restoreExchanges(d *disk) error {
 			return fmt.Errorf("exchange %q on disk: %w", name, err)
 		}
 		return e.DeclareExchange(context.Background(), core.ExchangeSpec{Name: name, Kind: kind, Alternate: r.Alternate,
-			Durable: true, AutoDelete: r.AutoDelete, Internal: r.Internal})
+			Durable: true, AutoDelete: r.AutoDelete, Internal: r.Internal, Delayed: r.Delayed})
 	})
 }
 

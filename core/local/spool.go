@@ -16,6 +16,7 @@ import (
 //	q <kind 1> <name>                     a durable queue
 //	e <name>                              a durable exchange
 //	n <hash 16>                           a binding between durable ends
+//	d <due 8> <n 8>                       a message for later, due in Unix milliseconds
 //	B                                     the number of the last boot
 const (
 	keyMessage  = 'r'
