@@ -368,7 +368,7 @@ func (s *Session) admitReply(m *Message) error {
 	}
 	m.Origin = s.origin
 	if m.Props != nil {
-		stamp(m.Props)
+		return m.Props.stamp(false)
 	}
 	return nil
 }
