@@ -110,7 +110,11 @@ func (s *Server) accept(l net.Listener) {
 // ServeConn takes over a connection, from a listener or from elsewhere (a
 // WebSocket, a pipe). It returns at once; a limit may close the connection. The
 // connection must honour its deadlines.
-func (s *Server) ServeConn(nc net.Conn) {
+func (s *Server) ServeConn(nc net.Conn) { s.ServeConnAs(nc, s.open) }
+
+// ServeConnAs is ServeConn with a Protocol of its own for this connection, for
+// carriers that agreed with the client on something.
+func (s *Server) ServeConnAs(nc net.Conn, open func(*Conn) Protocol) {
 	c := &Conn{server: s, conn: nc, peer: peerOf(nc)}
 	c.raw, c.maxFrame = rawOf(nc), s.cfg.LoginBytes
 	if !s.admit(c.peer) {
@@ -122,7 +126,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 	c.Outbox = newOutbox(nc, c.raw, s.bufs, s.cfg.OutboxBytes)
 	c.Outbox.broken = c.writeFailed
 	s.wheel.Set(&c.alarm, s.cfg.LoginTimeout, c.timeout)
-	c.proto = s.open(c)
+	c.proto = open(c)
 	if !s.enter(c) { // Shutdown did not see it
 		c.Kick(ErrKicked)
 	}

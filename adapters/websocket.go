@@ -76,6 +76,10 @@ type Carried struct {
 	// Text says that the protocol's frames may come in text messages, and
 	// leave in them where they are UTF-8. Without it all messages are binary.
 	Text bool
+	// ServeFrames, where it is set, is called instead of Serve: it gets the bare
+	// connection after the opening handshake, and the sub-protocol agreed on.
+	// Frames, pings and limits are its own business.
+	ServeFrames func(c net.Conn, name string)
 }
 
 // WebSocket makes HTTP handlers that turn a request into a connection of a
@@ -203,6 +207,11 @@ func (w *WebSocket) serve(rw http.ResponseWriter, r *http.Request, c Carried, na
 	if err != nil {
 		// The client was answered, or went away.
 		w.log.Debug("upgrade failed", "remote", r.RemoteAddr, "error", err)
+		return
+	}
+	if c.ServeFrames != nil {
+		// The upgrade refuses clients that sent more than the handshake.
+		c.ServeFrames(h.socket.Conn, name)
 		return
 	}
 	c.Serve(newWebsocketConn(ws, h.socket, w.cfg, c.Text))

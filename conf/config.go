@@ -13,6 +13,7 @@ import (
 	"entrepot/adapters/amqp"
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
+	"entrepot/adapters/wamp"
 	"entrepot/core"
 	"entrepot/core/auth"
 	"entrepot/core/store"
@@ -26,6 +27,7 @@ type Config struct {
 	MQTT      mqtt.Config              `toml:"mqtt"`
 	STOMP     stomp.Config             `toml:"stomp"`
 	AMQP      amqp.Config              `toml:"amqp"`
+	WAMP      wamp.Config              `toml:"wamp"`
 	HTTP      admin.Config             `toml:"http"`
 	WebSocket adapters.WebSocketConfig `toml:"websocket"`
 	Log       Log                      `toml:"log"`
@@ -61,6 +63,7 @@ func DefaultConfig() Config {
 		MQTT:      mqtt.DefaultConfig(),
 		STOMP:     stomp.DefaultConfig(),
 		AMQP:      amqp.DefaultConfig(),
+		WAMP:      wamp.DefaultConfig(),
 		HTTP:      admin.DefaultConfig(),
 		WebSocket: adapters.DefaultWebSocketConfig(),
 		Log:       Log{Level: "info", Format: "text"},
@@ -95,6 +98,7 @@ func (c Config) Validate() error {
 		section("mqtt", c.MQTT.Validate()),
 		section("stomp", c.STOMP.Validate()),
 		section("amqp", c.AMQP.Validate()),
+		section("wamp", c.WAMP.Validate()),
 		section("http", c.HTTP.Validate()),
 		section("websocket", c.WebSocket.Validate()),
 		section("log", c.Log.Validate()),

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"entrepot/core/auth"
@@ -140,6 +141,8 @@ func (c *sessionCalls) end(s *Session) {
 		held = append(held, i)
 	}
 	c.mu.Unlock()
+	slices.Reverse(made) // the oldest first
+	slices.Reverse(held)
 	for r := range regs {
 		s.unregistered(r)
 	}

@@ -146,3 +146,7 @@ func (s *Session) allowPublish(a Address) error {
 	s.grants.ok[a] = struct{}{}
 	return nil
 }
+
+// Allowed asks the policy about what an adapter does by itself (meta procedures).
+// Errors: ErrNotAllowed, ErrClosed.
+func (s *Session) Allowed(a auth.Action, o auth.Object) error { return s.allow(a, o) }

@@ -18,6 +18,7 @@ import (
 	"entrepot/adapters/amqp"
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
+	"entrepot/adapters/wamp"
 	"entrepot/conf"
 	"entrepot/core"
 )
@@ -128,12 +129,13 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	var ready atomic.Bool
 
 	m, s := mqtt.New(cfg.MQTT, realms, log), stomp.New(cfg.STOMP, realms, log)
+	w := wamp.New(cfg.WAMP, cfg.WebSocket, realms, log)
 	clients := []front{{protocol: "mqtt", server: m, listen: cfg.MQTT.Listen}, {protocol: "stomp", server: s, listen: cfg.STOMP.Listen},
-		{protocol: "amqp", server: amqp.New(cfg.AMQP, realms, log), listen: cfg.AMQP.Listen}}
+		{protocol: "amqp", server: amqp.New(cfg.AMQP, realms, log), listen: cfg.AMQP.Listen}, {protocol: "wamp", server: w}}
 	var all []front
 	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log, admin.Counts{
 		Name: "mqtt_told_total", Help: "Refusals and errors that MQTT clients were told of.", Label: "code", Read: m.Told})
-	carry(web, cfg, log, m, s)
+	carry(web, cfg, log, m, s, w)
 	asked := takeBackups(web, kept, log)
 	all = append(clients, front{protocol: "http", server: web, listen: cfg.HTTP.Listen})
 

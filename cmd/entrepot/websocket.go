@@ -7,12 +7,13 @@ import (
 	"entrepot/adapters/admin"
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
+	"entrepot/adapters/wamp"
 	"entrepot/conf"
 )
 
 // carry lets the protocols that are open in by WebSocket: at /ws by the
 // sub-protocol that the client names, and each at a path of its own.
-func carry(web *admin.Server, cfg conf.Config, log *slog.Logger, m *mqtt.Server, s *stomp.Server) {
+func carry(web *admin.Server, cfg conf.Config, log *slog.Logger, m *mqtt.Server, s *stomp.Server, w *wamp.Server) {
 	ws := adapters.NewWebSocket(cfg.WebSocket, log)
 	var all []adapters.Carried
 	unnamed := map[string]adapters.Carried{}
@@ -27,6 +28,9 @@ func carry(web *admin.Server, cfg conf.Config, log *slog.Logger, m *mqtt.Server,
 	add("/stomp", cfg.STOMP.Listen, adapters.Carried{
 		Names: []string{"v12.stomp", "v11.stomp", "v10.stomp"}, Serve: s.ServeConn, Text: true,
 	})
+	if cfg.WAMP.Enabled {
+		all = append(all, adapters.Carried{Names: wamp.Names(), ServeFrames: w.ServeFrames})
+	}
 	if c, ok := unnamed[cfg.WebSocket.Unnamed]; ok {
 		web.Handle("/ws", ws.AnyOr(c, all...))
 		return

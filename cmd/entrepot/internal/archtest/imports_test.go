@@ -45,6 +45,7 @@ func libraries() []rule {
 		{"github.com/mochi-mqtt/server/v2/packets", []string{"adapters/mqtt", "cmd/entrepot/internal/client"}},
 		{"github.com/go-stomp/stomp/v3/frame", []string{"adapters/stomp", "cmd/entrepot/internal/client"}},
 		{"github.com/go-stomp/stomp/v3", []string{"cmd/entrepot..."}},
+		{"github.com/gammazero/nexus/v3/wamp", []string{"adapters/wamp"}},
 		{"github.com/gorilla/websocket", []string{"adapters"}},
 		{"github.com/cockroachdb/pebble/v2...", []string{"core/store"}},
 		{"github.com/plus3it/gorecurcopy", []string{"core/store"}},

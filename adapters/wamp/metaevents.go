@@ -1,0 +1,112 @@
+package wamp
+
+import (
+	"strings"
+
+	"github.com/gammazero/nexus/v3/wamp"
+
+	"entrepot/core"
+	"entrepot/routing"
+)
+
+// Meta events do not pass through the core: they are the WAMP sessions' own. One
+// that finds no room at its receiver is dropped and counted.
+
+// seesMeta tells patterns that see meta events: those that say wamp.
+func (p *pattern) seesMeta() bool { return p.filter.First() == wampLevel }
+
+// metaEvent tells all who subscribed.
+func (r *realm) metaEvent(uri wamp.URI, args ...any) {
+	if r.metaSubs.Load() == 0 {
+		return
+	}
+	t, err := routing.URI.ParseTopic(string(uri))
+	if err != nil {
+		return
+	}
+	publication := randomID()
+	var b core.Batch
+	for _, s := range r.subscriptions(func(s *subscription) bool { return s.meta && s.pattern.matches(t) }) {
+		for _, m := range r.membersOf(s) {
+			m.conn.metaEvent(&b, s, publication, uri, args)
+		}
+	}
+	b.Flush()
+}
+
+func (r *realm) membersOf(s *subscription) []*membership {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return append([]*membership{}, s.members...)
+}
+
+func (c *conn) metaEvent(b *core.Batch, s *subscription, publication uint64, uri wamp.URI, args list) {
+	buf, ok := c.conn.Outbox.BeginDelivery()
+	if !ok {
+		c.session.Drops().Add(core.DropOverflow, 1)
+		return
+	}
+	if c.ended {
+		c.conn.Outbox.Cancel()
+		return
+	}
+	var d dict
+	if s.pattern.match != matchExact {
+		d = dict{{"topic", string(uri)}}
+	}
+	at := len(buf)
+	buf = c.uint(c.uint(c.open(buf, wamp.EVENT, 5), s.id), publication)
+	buf = c.value(c.details(buf, d), args)
+	c.conn.Outbox.End(b, c.seal(buf, at))
+}
+
+func (r *realm) joined(c *conn) { r.metaEvent(wamp.MetaEventSessionOnJoin, c.shown()) }
+
+func (r *realm) left(c *conn) {
+	who := c.who.Load()
+	r.metaEvent(wamp.MetaEventSessionOnLeave, int64(c.id), who.authid, who.authrole)
+}
+
+// subscribed tells of a session in a subscription; of those to meta events nothing
+// is told.
+func (r *realm) subscribed(c *conn, s *subscription, created bool) {
+	if r.hidden(s) {
+		return
+	}
+	if created {
+		r.metaEvent(wamp.MetaEventSubOnCreate, int64(c.id), s.shown())
+	}
+	r.metaEvent(wamp.MetaEventSubOnSubscribe, int64(c.id), int64(s.id))
+}
+
+func (r *realm) unsubscribed(c *conn, s *subscription, deleted bool) {
+	if r.hidden(s) {
+		return
+	}
+	r.metaEvent(wamp.MetaEventSubOnUnsubscribe, int64(c.id), int64(s.id))
+	if deleted {
+		r.metaEvent(wamp.MetaEventSubOnDelete, int64(c.id), int64(s.id))
+	}
+}
+
+func (r *realm) hidden(s *subscription) bool { return strings.HasPrefix(s.pattern.uri, "wamp.") }
+
+// procedureChanged is told by the core.
+func (r *realm) procedureChanged(p core.Procedure, by core.SessionID, added, edge bool) {
+	if r.metaSubs.Load() == 0 {
+		return
+	}
+	session, id := int64(r.sessionID(by)), int64(p.ID)
+	switch {
+	case added:
+		if edge {
+			r.metaEvent(wamp.MetaEventRegOnCreate, session, shownProcedure(p))
+		}
+		r.metaEvent(wamp.MetaEventRegOnRegister, session, id)
+	default:
+		r.metaEvent(wamp.MetaEventRegOnUnregister, session, id)
+		if edge {
+			r.metaEvent(wamp.MetaEventRegOnDelete, session, id)
+		}
+	}
+}
