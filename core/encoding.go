@@ -187,7 +187,7 @@ func DecodeMessage(b []byte) (*Message, error) {
 	if version != encodingVersion || Guarantee(guarantee) > Once {
 		return nil, errTruncated
 	}
-	exchange, topic := d.string(), d.topic()
+	exchange, topic := d.exchange(), d.topic()
 	var origin *Origin
 	if flags&encOrigin != 0 {
 		origin = &Origin{Protocol: d.string(), ClientID: d.string(), User: d.string()}
@@ -253,6 +253,16 @@ func (d *decoder) varint() int64 {
 }
 
 func (d *decoder) string() string { return string(d.take(d.uvarint())) }
+
+// exchange is a string, and mostly the same one: a million last values need not
+// have it a million times.
+func (d *decoder) exchange() string {
+	name := d.take(d.uvarint())
+	if string(name) == TopicExchange {
+		return TopicExchange
+	}
+	return string(name)
+}
 
 func (d *decoder) topic() routing.Topic {
 	t, err := routing.ParseTopic(d.string())

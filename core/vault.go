@@ -249,6 +249,7 @@ func (v *vault) each(kind byte, f func(key string, value []byte) error) error {
 
 func (b *Broker) restoreRetained() error {
 	var over store.Batch
+	var origin *Origin // of the message before: one client often has many
 	err := b.vault.each(keyRetained, func(_ string, value []byte) error {
 		m, err := DecodeMessage(value)
 		if err != nil {
@@ -258,6 +259,10 @@ func (b *Broker) restoreRetained() error {
 			over.Delete(b.vault.retained(m.Topic))
 			return nil
 		}
+		if origin != nil && m.Origin != nil && *m.Origin == *origin {
+			m.Origin = origin
+		}
+		origin = m.Origin
 		return b.retained.set(m)
 	})
 	b.vault.store.Commit(&over, false, nil)
