@@ -91,6 +91,9 @@ type QueueSpec struct {
 	Args       QueueArgs
 	// Passive: only tell whether it exists.
 	Passive bool
+	// Prefix begins the name where the broker makes one; "" is amq.gen-. It must
+	// be a reserved one.
+	Prefix string
 	// Drops counts what the queue drops; nil counts for the broker.
 	Drops *Drops
 	By    SessionID

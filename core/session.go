@@ -222,7 +222,11 @@ func (s *Session) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, err
 func (s *Session) declareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error) {
 	fresh := q.Key == Named("") && !q.Passive
 	if fresh {
-		q.Key.Name = generatedPrefix + rand.Text()
+		if q.Prefix == "" {
+			q.Prefix = generatedPrefix
+		}
+		q.Key.Name = q.Prefix + rand.Text()
+		fresh = reservedName(q.Prefix)
 	}
 	if err := s.allowQueueSpec(q); err != nil {
 		return QueueInfo{}, err

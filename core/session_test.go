@@ -540,7 +540,12 @@ func TestGeneratedNames(t *testing.T) {
 		if !strings.HasPrefix(one.Key.Name, "amq.gen-") || one.Key == other.Key {
 			t.Errorf("named %v and %v", one.Key, other.Key)
 		}
-		for _, q := range []core.QueueSpec{{Key: one.Key}, {Key: core.Named(""), Passive: true}} {
+		third, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named(""), Prefix: "amq.mine."})
+		h.must(err)
+		if !strings.HasPrefix(third.Key.Name, "amq.mine.") {
+			t.Errorf("named %v", third.Key)
+		}
+		for _, q := range []core.QueueSpec{{Key: one.Key}, {Key: third.Key}, {Key: core.Named(""), Passive: true}} {
 			if _, err := s.DeclareQueue(h.ctx, q); err == nil {
 				t.Errorf("%v was declared again", q.Key)
 			}

@@ -18,9 +18,8 @@ type channel struct {
 	closed bool
 
 	content     content
-	at          atomic.Pointer[target] // of the last publish
-	sent        core.Done              // onSent, bound once
-	confirmed   core.Done              // onConfirmed, bound once
+	sent        core.Done // onSent, bound once
+	confirmed   core.Done // onConfirmed, bound once
 	returns     returns
 	confirming  bool
 	confirm     confirm

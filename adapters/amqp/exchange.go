@@ -62,37 +62,9 @@ func (ch *channel) declareExchange(r *frame.Reader) error {
 	return nil
 }
 
-// delayedKind is the type of RabbitMQ's plug-in for delayed messages, which says
-// in an argument what kind of exchange it is.
-const (
-	delayedKind     = "x-delayed-message"
-	delayedArgument = "x-delayed-type"
-)
-
-// delayedType takes the kind out of the arguments.
-func delayedType(args routing.Headers) (kind string, rest routing.Headers, err error) {
-	for _, a := range args {
-		if a.Name == delayedArgument {
-			kind, _ = a.Value.(string)
-			continue
-		}
-		rest = append(rest, a)
-	}
-	if _, err := routing.ParseKind(kind); err != nil {
-		return "", nil, refuse(frame.PreconditionFailed, "Invalid argument, '%s' must be an existing exchange type", delayedArgument)
-	}
-	return kind, rest, nil
-}
-
 // readExchange reads type and arguments.
 func readExchange(x *core.ExchangeSpec, kind string, args routing.Headers, about noun) error {
 	var err error
-	if kind == delayedKind {
-		if kind, args, err = delayedType(args); err != nil {
-			return err
-		}
-		x.Delayed = true
-	}
 	if x.Kind, err = routing.ParseKind(kind); err != nil {
 		return refuse(frame.CommandInvalid, "unknown exchange type '%s'", kind)
 	}

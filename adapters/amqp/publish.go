@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"entrepot/adapters/amqp/frame"
@@ -151,9 +152,6 @@ func (ch *channel) complete(part []byte) error {
 			return err
 		}
 	}
-	if ch.at.Load() != in.to {
-		ch.at.Store(in.to)
-	}
 	err := ch.publish(m, in)
 	if ch.failed.Load() != nil && !ch.closed {
 		ch.stop()
@@ -197,13 +195,27 @@ func (ch *channel) lost(err error) {
 }
 
 // publishFault is what the client is told of a publish that was refused. From
-// any goroutine; a refusal that names the exchange comes on the reader's.
+// any goroutine: the exchange is what the refusal names.
 func (ch *channel) publishFault(err error) *fault {
-	about := ch.conn.exchangeNoun(ch.at.Load().exchange)
+	about := ch.conn.exchangeNoun(firstQuoted(err.Error()))
 	f := ch.conn.faultOf(err, about)
 	if errors.Is(err, core.ErrNotAllowed) && strings.Contains(err.Error(), "is internal") {
 		f.text = "cannot publish to internal " + about.String()
 	}
 	f.method = frame.BasicPublish
 	return f
+}
+
+// firstQuoted is the first quoted name in a text, "" when there is none.
+func firstQuoted(text string) string {
+	at := strings.IndexByte(text, '"')
+	if at < 0 {
+		return ""
+	}
+	q, err := strconv.QuotedPrefix(text[at:])
+	if err != nil {
+		return ""
+	}
+	name, _ := strconv.Unquote(q) // a quoted prefix is one that can be
+	return name
 }

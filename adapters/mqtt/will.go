@@ -15,16 +15,9 @@ func (c *conn) will(p *packets.Packet, got *brought) (*core.Will, error) {
 	if int(w.WillQos) > c.server.cfg.MaxQoS { // [MQTT-3.2.2-12]
 		return nil, faultf(badQoS, "QoS %d of the will", w.WillQos)
 	}
-	topic, delay, err := delayedTopic(w.WillTopic)
+	a, err := publishAddress(w.WillTopic)
 	if err != nil {
 		return nil, err
-	}
-	a, err := publishAddress(topic)
-	if err != nil {
-		return nil, err
-	}
-	if delay > 0 {
-		got.fields().Delay = delay
 	}
 	m := core.NewMessage(len(w.WillPayload))
 	copy(m.Payload, w.WillPayload)

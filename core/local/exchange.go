@@ -25,7 +25,8 @@ func newExchange(s core.ExchangeSpec) *exchange {
 // differs tells in what a second declare is not as the exchange is.
 func (x *exchange) differs(s *core.ExchangeSpec) *core.Difference {
 	for _, p := range []core.Difference{
-		{Property: "type", Have: x.spec.Kind.String(), Want: s.Kind.String()},
+		{Property: "type", Have: typeOf(&x.spec), Want: typeOf(s)},
+		{Property: "x-delayed-type", Have: x.spec.Kind.String(), Want: s.Kind.String()},
 		{Property: "durable", Have: x.spec.Durable, Want: s.Durable},
 		{Property: "auto_delete", Have: x.spec.AutoDelete, Want: s.AutoDelete},
 		{Property: "internal", Have: x.spec.Internal, Want: s.Internal},
@@ -36,6 +37,14 @@ func (x *exchange) differs(s *core.ExchangeSpec) *core.Difference {
 		}
 	}
 	return &core.Difference{Property: "arguments"}
+}
+
+// typeOf is what clients call an exchange's type.
+func typeOf(s *core.ExchangeSpec) string {
+	if s.Delayed {
+		return "x-delayed-message"
+	}
+	return s.Kind.String()
 }
 
 // argument is the value of one that is a text, nil when it is not set.

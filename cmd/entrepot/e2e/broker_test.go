@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"entrepot/adapters/amqp"
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
 	"entrepot/core"
@@ -20,6 +21,7 @@ type broker struct {
 	core  *core.Broker
 	mqtt  *mqtt.Server
 	stomp *stomp.Server
+	amqp  *amqp.Server
 }
 
 // settings are what a scenario may change.
@@ -53,6 +55,7 @@ func newBroker(s settings) *broker {
 	realms := core.NewRealms(b.core)
 	b.mqtt = mqtt.New(s.mqtt, realms, log)
 	b.stomp = stomp.New(s.stomp, realms, log)
+	b.amqp = amqp.New(amqp.DefaultConfig(), realms, log)
 	return b
 }
 
@@ -67,6 +70,9 @@ func (b *broker) stop(t *testing.T) {
 	if err := b.stomp.Shutdown(ctx); err != nil {
 		t.Errorf("stopping STOMP: %v", err)
 	}
+	if err := b.amqp.Shutdown(ctx); err != nil {
+		t.Errorf("stopping AMQP: %v", err)
+	}
 	b.core.Close()
 }
 
@@ -74,6 +80,13 @@ func (b *broker) stop(t *testing.T) {
 func (b *broker) dialMQTT() net.Conn {
 	here, there := net.Pipe()
 	b.mqtt.ServeConn(there)
+	return here
+}
+
+// dialAMQP connects by a pipe.
+func (b *broker) dialAMQP() net.Conn {
+	here, there := net.Pipe()
+	b.amqp.ServeConn(there)
 	return here
 }
 

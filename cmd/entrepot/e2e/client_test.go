@@ -7,6 +7,8 @@ import (
 	"net"
 	"strconv"
 	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // shown is a value as scripts show it: quoted when a reader could mistake it.
@@ -27,8 +29,10 @@ func shown(s string) string {
 type event struct {
 	packet *packet
 	frame  *frame
-	number int // counts what carries a message, from 1; else 0
-	end    string
+	// delivery is of AMQP.
+	delivery *amqp.Delivery
+	number   int // counts what carries a message, from 1; else 0
+	end      string
 }
 
 // String is the event as scripts show it.
@@ -42,6 +46,8 @@ func (e event) String() string {
 		return number + e.packet.String()
 	case e.frame != nil:
 		return number + e.frame.String()
+	case e.delivery != nil:
+		return number + shownDelivery(e.delivery)
 	}
 	return e.end
 }
@@ -56,7 +62,7 @@ type inbox struct {
 func (b *inbox) add(e event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e.packet != nil && e.packet.kind == publish || e.frame != nil && e.frame.command == "MESSAGE" {
+	if e.packet != nil && e.packet.kind == publish || e.frame != nil && e.frame.command == "MESSAGE" || e.delivery != nil {
 		e.number = len(b.messages) + 1
 		b.messages = append(b.messages, e)
 	}

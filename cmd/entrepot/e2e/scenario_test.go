@@ -160,6 +160,8 @@ func (st *stage) actor(protocol, verb, name string) (actor, error) {
 			version = "1.2"
 		}
 		a = &stompActor{name: name, dial: st.broker.dialSTOMP, client: &stompClient{inbox: &inbox{}, version: version}}
+	case "amqp":
+		a = &amqpActor{name: name, dial: st.broker.dialAMQP, box: &inbox{}}
 	default:
 		return nil, fmt.Errorf("no protocol %q", protocol)
 	}
@@ -199,6 +201,8 @@ func (st *stage) leave(t *testing.T) {
 			closePipe(a.client.conn)
 		case *stompActor:
 			closePipe(a.client.conn)
+		case *amqpActor:
+			a.leave()
 		}
 	}
 	synctest.Wait()
