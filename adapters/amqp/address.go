@@ -9,13 +9,11 @@ import (
 )
 
 // Direct reply-to, as RabbitMQ has it: a client consumes from replyTo, and its
-// requests bear a name that begins with replyPrefix. The queue behind such a
-// name is an exclusive one whose name begins with replyQueue, so that the other
-// protocols reach it as they reach any queue.
+// requests bear a name that begins with replyPrefix. It is that of an exclusive
+// queue, so that the other protocols reach it as they reach any.
 const (
 	replyTo     = "amq.rabbitmq.reply-to"
 	replyPrefix = replyTo + "."
-	replyQueue  = "amqp-reply-"
 )
 
 // exchangePrefix begins a reply address that is no queue: /exchange/NAME/KEY.
@@ -42,27 +40,11 @@ func parseQueueKey(key string) (core.Address, error) {
 			return parseAddress(decodeName(name), key)
 		}
 	}
-	t, err := routing.NewTopic(queueName(key))
+	t, err := routing.NewTopic(key)
 	if err != nil {
 		return core.Address{}, badKey(err)
 	}
 	return core.Address{Topic: t}, nil
-}
-
-// queueName is the core's name for a queue that a client names.
-func queueName(name string) string {
-	if token, ok := strings.CutPrefix(name, replyPrefix); ok {
-		return replyQueue + token
-	}
-	return name
-}
-
-// clientName undoes queueName.
-func clientName(name string) string {
-	if token, ok := strings.CutPrefix(name, replyQueue); ok {
-		return replyPrefix + token
-	}
-	return name
 }
 
 // badKey refuses a key that no topic can have (names.md, section 3).
@@ -74,7 +56,7 @@ func badKey(err error) error {
 // fit in there.
 func printReply(a core.Address) (string, bool) {
 	if name, ok := a.QueueName(); ok {
-		return clientName(name), len(clientName(name)) <= frame.MaxShortText
+		return name, len(name) <= frame.MaxShortText
 	}
 	key, err := routing.Dotted.PrintTopic(a.Topic)
 	text := exchangePrefix + encodeName(a.Exchange) + "/" + key
@@ -181,7 +163,7 @@ func printPlace(a core.Address) place {
 // printKey is the routing key of an address.
 func printKey(a core.Address) string {
 	if name, ok := a.QueueName(); ok {
-		return clientName(name)
+		return name
 	}
 	key, err := routing.Dotted.PrintTopic(a.Topic)
 	if err != nil {

@@ -52,7 +52,7 @@ func (ch *channel) consumeMethod(r *frame.Reader) error {
 	if err != nil {
 		return err
 	}
-	s, err := ch.newConsumer(tag, queueName(name), noAck)
+	s, err := ch.newConsumer(tag, name, noAck)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (ch *channel) consume(s *consumer, o core.ConsumeOptions, noWait bool) erro
 	c.wait()
 	var err error
 	if s.queue, err = c.session.Consume(context.Background(), s.key, o, s); err != nil {
-		about := c.queueNoun(clientName(s.key.Name))
+		about := c.queueNoun(s.key.Name)
 		if errors.Is(err, core.ErrInUse) {
 			return refuse(frame.AccessRefused, "%v in exclusive use", about)
 		}

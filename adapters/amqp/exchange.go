@@ -62,14 +62,31 @@ func (ch *channel) declareExchange(r *frame.Reader) error {
 	return nil
 }
 
+// The type of RabbitMQ's plug-in for delayed messages, and the argument that
+// says how it routes. The header x-delay is read by the core, for any exchange.
+const (
+	delayedType     = "x-delayed-message"
+	delayedArgument = "x-delayed-type"
+)
+
 // readExchange reads type and arguments.
 func readExchange(x *core.ExchangeSpec, kind string, args routing.Headers, about noun) error {
+	if kind == delayedType {
+		inner, _ := args.Get(delayedArgument)
+		if kind, x.Delayed = fmt.Sprint(inner), true; kind == delayedType {
+			kind = ""
+		}
+		if _, err := routing.ParseKind(kind); err != nil {
+			return refuse(frame.PreconditionFailed, "Invalid argument, 'x-delayed-type' must be an existing exchange type")
+		}
+	}
 	var err error
 	if x.Kind, err = routing.ParseKind(kind); err != nil {
 		return refuse(frame.CommandInvalid, "unknown exchange type '%s'", kind)
 	}
 	for _, a := range args {
 		switch {
+		case a.Name == delayedArgument && x.Delayed:
 		case a.Name == "alternate-exchange":
 			name, ok := a.Value.(string)
 			if !ok || len(name) > 255 {

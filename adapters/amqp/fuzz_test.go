@@ -145,7 +145,7 @@ func FuzzAddress(f *testing.F) {
 		}
 		want := key
 		if exchange == "" {
-			want = clientName(queueName(key))
+			want = key
 		}
 		if got := printKey(a); got != want || a.Exchange != exchange {
 			t.Errorf("%q %q became %q %q", exchange, key, a.Exchange, got)

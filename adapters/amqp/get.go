@@ -22,7 +22,7 @@ func (ch *channel) getMethod(r *frame.Reader) error {
 	if err != nil {
 		return err
 	}
-	s, d, ok, err := ch.pull(queueName(name), noAck)
+	s, d, ok, err := ch.pull(name, noAck)
 	if err != nil {
 		return ch.conn.faultOf(err, ch.conn.queueNoun(name))
 	}

@@ -121,7 +121,7 @@ func (ch *channel) checkReply(p *core.Properties, text string) error {
 		if ch.reply == nil {
 			return refuse(frame.PreconditionFailed, "fast reply consumer does not exist")
 		}
-		text = clientName(ch.reply.key.Name)
+		text = ch.reply.key.Name
 	}
 	a, err := parseQueueKey(text)
 	if err != nil {

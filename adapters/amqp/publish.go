@@ -199,8 +199,12 @@ func (ch *channel) lost(err error) {
 func (ch *channel) publishFault(err error) *fault {
 	about := ch.conn.exchangeNoun(firstQuoted(err.Error()))
 	f := ch.conn.faultOf(err, about)
-	if errors.Is(err, core.ErrNotAllowed) && strings.Contains(err.Error(), "is internal") {
+	switch {
+	case !errors.Is(err, core.ErrNotAllowed):
+	case strings.Contains(err.Error(), "is internal"):
 		f.text = "cannot publish to internal " + about.String()
+	default:
+		f.text = "publish refused for user '" + ch.conn.login.name + "': " + err.Error()
 	}
 	f.method = frame.BasicPublish
 	return f

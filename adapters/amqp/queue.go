@@ -52,7 +52,7 @@ func (ch *channel) declareQueue(r *frame.Reader) error {
 		return ch.declareReply(noWait)
 	}
 	c := ch.conn
-	spec.Key = core.Named(queueName(name))
+	spec.Key = core.Named(name)
 	about := c.queueNoun(name)
 	if !spec.Passive {
 		if strings.HasPrefix(name, "amq.") {
@@ -76,7 +76,7 @@ func (ch *channel) declareQueue(r *frame.Reader) error {
 	case err != nil:
 		return c.faultOf(err, about)
 	}
-	ch.lastQueue = clientName(info.Key.Name)
+	ch.lastQueue = info.Key.Name
 	if !noWait {
 		ch.replyDeclared(info)
 	}
@@ -85,7 +85,7 @@ func (ch *channel) declareQueue(r *frame.Reader) error {
 
 func (ch *channel) replyDeclared(info core.QueueInfo) {
 	ch.conn.reply(ch, frame.QueueDeclareOK, func(b []byte) []byte {
-		b = frame.AppendShortText(b, clientName(info.Key.Name))
+		b = frame.AppendShortText(b, info.Key.Name)
 		return frame.AppendLong(frame.AppendLong(b, uint32(info.Messages)), uint32(info.Consumers))
 	})
 }
@@ -158,7 +158,7 @@ func (ch *channel) queueBinding(name, exchange, key string, args routing.Headers
 		return core.BindSpec{}, "", refuse(frame.AccessRefused, "operation not permitted on the default exchange")
 	}
 	b, err := bindingOf(exchange, key, args)
-	b.Queue = core.Named(queueName(name))
+	b.Queue = core.Named(name)
 	ch.conn.wait()
 	return b, name, err
 }
@@ -208,7 +208,7 @@ func (ch *channel) purgeQueue(r *frame.Reader) error {
 	}
 	c := ch.conn
 	c.wait()
-	n, err := c.session.PurgeQueue(context.Background(), core.Named(queueName(name)))
+	n, err := c.session.PurgeQueue(context.Background(), core.Named(name))
 	if err != nil {
 		return c.faultOf(err, c.queueNoun(name))
 	}
@@ -233,7 +233,7 @@ func (ch *channel) deleteQueue(r *frame.Reader) error {
 	c := ch.conn
 	c.wait()
 	o := core.DeleteOptions{IfUnused: flags&1 != 0, IfEmpty: flags&2 != 0}
-	n, err := c.session.DeleteQueue(context.Background(), core.Named(queueName(name)), o)
+	n, err := c.session.DeleteQueue(context.Background(), core.Named(name), o)
 	switch {
 	case errors.Is(err, core.ErrInUse) && strings.HasSuffix(err.Error(), "has messages: "+core.ErrInUse.Error()):
 		return refuse(frame.PreconditionFailed, "%v is not empty", c.queueNoun(name))

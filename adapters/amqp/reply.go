@@ -2,7 +2,6 @@ package amqp
 
 import (
 	"context"
-	"crypto/rand"
 
 	"entrepot/adapters/amqp/frame"
 	"entrepot/core"
@@ -19,16 +18,17 @@ func (ch *channel) consumeReplies(tag string, noAck, exclusive, noWait bool) err
 		return refuse(frame.PreconditionFailed, "reply consumer already set")
 	}
 	c := ch.conn
-	s, err := ch.newConsumer(tag, replyQueue+rand.Text(), true)
+	s, err := ch.newConsumer(tag, "", true)
 	if err != nil {
 		return err
 	}
 	c.wait()
-	_, err = c.session.DeclareQueue(context.Background(), core.QueueSpec{Key: s.key, Exclusive: true,
+	info, err := c.session.DeclareQueue(context.Background(), core.QueueSpec{Key: core.Named(""), Prefix: replyPrefix, Exclusive: true,
 		Args: core.QueueArgs{MaxLength: c.cfg.ReplyLength, HasMaxLength: true}})
 	if err != nil {
 		return c.faultOf(err, c.queueNoun(replyTo))
 	}
+	s.key = info.Key
 	if err := ch.consume(s, core.ConsumeOptions{NoAck: true, Exclusive: exclusive}, noWait); err != nil {
 		ch.endReply(s)
 		return err

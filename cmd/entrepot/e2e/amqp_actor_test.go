@@ -72,13 +72,21 @@ func (a *amqpActor) plain(o options, n int, f func([]string) error) error {
 	return a.told(f(o.plain))
 }
 
-// told makes an event of what the broker refused.
+// told leaves what the broker refused to watch.
 func (a *amqpActor) told(err error) error {
-	if e, ok := err.(*amqp.Error); ok {
-		a.box.add(event{end: fmt.Sprintf("%d %s", e.Code, strconv.Quote(e.Reason))})
+	if _, refused := err.(*amqp.Error); refused {
 		return nil
 	}
 	return err
+}
+
+// watch makes events of what the broker closes.
+func (a *amqpActor) watch(what string, closed <-chan *amqp.Error) {
+	for e := range closed {
+		if e.Server {
+			a.box.add(event{end: fmt.Sprintf("%s CLOSED %d %s", what, e.Code, strconv.Quote(e.Reason))})
+		}
+	}
 }
 
 // connect opens a connection with a channel; "confirms" turns them on.
@@ -98,6 +106,8 @@ func (a *amqpActor) connect(words []word) error {
 	if a.channel, err = c.Channel(); err != nil {
 		return err
 	}
+	go a.watch("CHANNEL", a.channel.NotifyClose(make(chan *amqp.Error, 1)))
+	go a.watch("CONNECTION", c.NotifyClose(make(chan *amqp.Error, 1)))
 	returned := a.channel.NotifyReturn(make(chan amqp.Return, 100))
 	go func() {
 		for r := range returned {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,29 @@ type stage struct {
 	broker *broker
 	actors map[string]actor
 	order  []string // names, as they came
+	made   map[string]string
+}
+
+// madeName is a queue's name that the broker made up. Scripts write it with a
+// "*", which is the last one of that kind that anybody got.
+var madeName = regexp.MustCompile(`(stomp-reply-|amq\.rabbitmq\.reply-to\.|amq\.gen-)[A-Z2-7]{26}`)
+
+// hide puts "*" in place of what the broker made up, and remembers it.
+func (st *stage) hide(line string) string {
+	return madeName.ReplaceAllStringFunc(line, func(name string) string {
+		kind := name[:len(name)-26] + "*"
+		st.made[kind] = name
+		return kind
+	})
+}
+
+// reveal undoes hide in what a client is told to do.
+func (st *stage) reveal(words []word) {
+	for i := range words {
+		for kind, name := range st.made {
+			words[i].text = strings.ReplaceAll(words[i].text, kind, name)
+		}
+	}
 }
 
 // TestScenarios plays testdata/scenarios/*.txt, each section in a bubble of
@@ -73,7 +97,7 @@ func play(t *testing.T, sec *section) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := &stage{broker: newBroker(set), actors: map[string]actor{}}
+	st := &stage{broker: newBroker(set), actors: map[string]actor{}, made: map[string]string{}}
 	defer st.leave(t)
 	for _, step := range steps {
 		if len(step.words) == 0 {
@@ -118,6 +142,7 @@ func (st *stage) act(s *step) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	st.reveal(s.words[3:])
 	if err := a.do(verb, s.words[3:]); err != nil {
 		return nil, err
 	}
@@ -187,7 +212,7 @@ func (st *stage) news(doer, verb string) []string {
 			}
 		}
 		for _, e := range events {
-			lines = append(lines, "expect "+name+" "+e.String())
+			lines = append(lines, "expect "+name+" "+st.hide(e.String()))
 		}
 	}
 	return lines
