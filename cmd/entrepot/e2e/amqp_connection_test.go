@@ -64,6 +64,11 @@ func connectionBehaviours() []behaviour {
 
 // frameBehaviours are about frames that no client should send.
 func frameBehaviours() []behaviour {
+	// publish is a basic.publish to queue "q": ticket, exchange, key, bits.
+	publish := func(c *channel) []byte {
+		queue := c.s.name("q")
+		return append(append([]byte{0, 60, 0, 40, 0, 0, 0, byte(len(queue))}, queue...), 0)
+	}
 	raw := func(name string, send func(c *channel) error) behaviour {
 		return behaviour{name: "frame: " + name, play: func(s *scene) {
 			c := s.channel()
@@ -83,6 +88,30 @@ func frameBehaviours() []behaviour {
 			"then connection closed with 503 for 66.10"),
 		raw("a method of the connection on a channel", func(c *channel) error { return c.link.tap.frame(methodFrame, 1, 0, 10, 0, 40, 1, '/', 0, 0) }),
 		raw("a method of a channel on the connection", func(c *channel) error { return c.link.tap.frame(methodFrame, 0, 0, 60, 0, 10, 0, 0, 0, 0, 0, 1, 0) }),
+		differs(raw("a channel beyond the agreed number", func(c *channel) error { return c.link.tap.frame(methodFrame, 2048, 0, 20, 0, 10, 0) }),
+			"then connection closed with 530 for 20.10"),
+		raw("a table that is longer than its frame", func(c *channel) error {
+			return c.link.tap.frame(methodFrame, 1, 0, 50, 0, 10, 0, 0, 1, 'q', 0, 0, 0, 1, 0)
+		}),
+		differs(raw("a table with a type that is none", func(c *channel) error {
+			return c.link.tap.frame(methodFrame, 1, 0, 50, 0, 10, 0, 0, 1, 'q', 0, 0, 0, 0, 4, 1, 'a', '!', 0)
+		}), "then connection closed with 501 for 50.10"),
+		raw("a content header of another class", func(c *channel) error {
+			c.declare("q", nil)
+			t := c.link.tap
+			if err := t.frame(methodFrame, 1, publish(c)...); err != nil {
+				return err
+			}
+			return t.frame(2, 1, 0, 50, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0)
+		}),
+		raw("a method in the middle of a content", func(c *channel) error {
+			c.declare("q", nil)
+			t := c.link.tap
+			if err := t.frame(methodFrame, 1, publish(c)...); err != nil {
+				return err
+			}
+			return t.frame(methodFrame, 1, publish(c)...)
+		}),
 		raw("the channel is opened twice", func(c *channel) error { return c.link.tap.frame(methodFrame, 1, 0, 20, 0, 10, 0) }),
 		raw("a method cut short", func(c *channel) error { return c.link.tap.frame(methodFrame, 1, 0, 60, 0, 10, 0, 0) }),
 		raw("a body that nobody announced", func(c *channel) error { return c.link.tap.frame(3, 1, 'x') }),

@@ -180,8 +180,8 @@ func graveBehaviours() []behaviour {
 			c.declare("q", amqp.Table{"x-message-ttl": int32(400), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "fence"})
 			c.publish("", "q", "time is up")
 			c.until("fence", 1, 0)
-			c.look("a")
-			c.look("b")
+			c.until("a", 0, 0)
+			c.until("b", 0, 0)
 		}},
 		{name: "dead letter: a circle with a reject goes on", play: func(s *scene) {
 			c := s.channel()

@@ -47,6 +47,7 @@ func behaviours() []behaviour {
 func TestBesideRabbitMQ(t *testing.T) {
 	t.Parallel()
 	needModules(t, "python3-pika", "pika")
+	needPrograms(t, "amqp-tools", "amqp-consume")
 	r := startRabbitMQ(t)
 	binary := buildProgram(t)
 	memory, disk := launch(t, binary, "--memory"), launch(t, binary, "--data", t.TempDir())
@@ -57,6 +58,7 @@ func TestBesideRabbitMQ(t *testing.T) {
 	for _, b := range []struct{ name, addr string }{{"RabbitMQ", at.rabbit}, {"Entrepot", at.users}} {
 		t.Run("patterns on "+b.name, func(t *testing.T) { patternsOf(t, "amqp://guest:guest@"+b.addr+"/") })
 		t.Run("pika on "+b.name, func(t *testing.T) { runScript(t, "with_pika.py", "AMQP="+b.addr) })
+		t.Run("librabbitmq on "+b.name, func(t *testing.T) { runScript(t, "with_amqp_tools.py", "AMQP="+b.addr) })
 	}
 	for _, p := range []*program{memory, disk, users} {
 		p.stop(t)

@@ -37,20 +37,22 @@ func timeBehaviours() []behaviour {
 		{name: "ttl: the shorter of queue's and message's", play: func(s *scene) {
 			c := s.channel()
 			c.declare("q", amqp.Table{"x-message-ttl": int32(60)})
+			c.confirmMode()
 			c.publish("", "q", "queue's", ttl("600000"))
-			c.until("q", 1, 0)
+			c.confirmed(1)
 			c.until("q", 0, 0)
 			c.declare("r", amqp.Table{"x-message-ttl": int32(600000)})
 			c.publish("", "r", "message's", ttl("60"))
-			c.until("r", 1, 0)
+			c.confirmed(1)
 			c.until("r", 0, 0)
 		}},
 		{name: "ttl: not before its time", play: func(s *scene) {
 			c := s.channel()
 			c.declare("q", nil)
+			c.confirmMode()
 			begin := time.Now()
 			c.publish("", "q", "1", ttl("400"))
-			c.until("q", 1, 0)
+			c.confirmed(1)
 			c.until("q", 0, 0)
 			s.say("in time: %v", time.Since(begin) >= 390*time.Millisecond)
 		}},
@@ -65,17 +67,17 @@ func timeBehaviours() []behaviour {
 		{name: "ttl: a message that is out does not expire", play: func(s *scene) {
 			c := s.channel()
 			c.declare("q", nil)
-			c.publish("", "q", "1", ttl("50"))
+			c.publish("", "q", "1", ttl("300"))
 			d := c.get("q", "")
-			c.tick("150")
+			c.tick("500")
 			c.ack(d.DeliveryTag, false)
 			c.look("q")
 		}},
 		{name: "ttl: a message that comes back late expires", play: func(s *scene) {
 			c := buried(s, nil)
-			c.publish("", "q", "1", ttl("50"))
+			c.publish("", "q", "1", ttl("300"))
 			d := c.get("q", "")
-			c.tick("150")
+			c.tick("500")
 			c.reject(d.DeliveryTag, true)
 			c.arrive("dead")
 		}},
@@ -126,10 +128,10 @@ func expiryBehaviours() []behaviour {
 		}},
 		{name: "expires: get and declare put it off, publish does not", play: func(s *scene) {
 			c := s.channel()
-			c.queue("q", "", amqp.Table{"x-expires": int32(700)})
-			c.queue("r", "", amqp.Table{"x-expires": int32(700)})
-			for range 4 {
-				c.tick("250")
+			c.queue("q", "", amqp.Table{"x-expires": int32(2000)})
+			c.queue("r", "", amqp.Table{"x-expires": int32(2000)})
+			for range 5 {
+				c.tick("500")
 				_, _, err := c.Get(s.name("q"), true)
 				c.did(err, "", "get")
 				c.publish("", "r", "1")

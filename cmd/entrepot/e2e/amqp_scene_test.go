@@ -279,12 +279,20 @@ func (c *channel) vanish(name string) {
 	c.s.say("queue %q vanishes: %v", name, yes)
 }
 
-// tick lets time pass by the broker's clock.
+// tick lets time pass by the broker's clock: until a message has expired.
 func (c *channel) tick(ms string) {
-	c.declare("clock", nil)
-	c.publish("", "clock", "tick", ttl(ms))
-	c.until("clock", 1, 0)
-	c.until("clock", 0, 0)
+	d := c.s.channel()
+	d.declare("clock", nil)
+	if err := d.Confirm(false); err != nil {
+		c.s.cut("%v", err)
+	}
+	d.publish("", "clock", "tick", ttl(ms))
+	select {
+	case <-d.confirms:
+	case <-time.After(amqpPatience):
+		c.s.cut("the clock does not tick")
+	}
+	d.until("clock", 0, 0)
 }
 
 // exchange declares an exchange: durable, autodelete, internal.
