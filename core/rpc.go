@@ -31,8 +31,12 @@ const (
 )
 
 // special tells publishes that are calls or answers.
-func (m *Message) special() bool {
-	return m.Exchange == RPCExchange || m.Exchange == DefaultExchange && strings.HasPrefix(m.Topic.String(), replyPrefix)
+func (m *Message) special() bool { return m.Exchange == RPCExchange || m.address().IsReply() }
+
+// IsReply tells an address that the broker minted for the answer to a call: it
+// looks like a queue and is none.
+func (a Address) IsReply() bool {
+	return a.Exchange == DefaultExchange && strings.HasPrefix(a.Topic.String(), replyPrefix)
 }
 
 // Address is where a receiver is to be told that the message was sent to.

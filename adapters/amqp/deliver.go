@@ -26,7 +26,7 @@ func (s *consumer) Deliver(d core.Delivery) core.Verdict {
 		c.conn.Outbox.Cancel()
 		return core.Full
 	}
-	at := c.printed.find(core.Address{Exchange: d.Exchange, Topic: d.Topic})
+	at := c.printed.find(d.Address())
 	start := len(buf)
 	buf = append(buf, s.head...)
 	buf = binary.BigEndian.AppendUint64(buf, tag)
@@ -150,7 +150,7 @@ func (c *conn) headers(m *core.Message, long bool) routing.Headers {
 		list = m.Props.Headers
 	}
 	if long {
-		list = append(list[:len(list):len(list)], routing.Header{Name: "x-topic", Value: printKey(core.Address{Exchange: m.Exchange, Topic: m.Topic})})
+		list = append(list[:len(list):len(list)], routing.Header{Name: "x-topic", Value: printKey(m.Address())})
 	}
 	if o := m.Origin; o != nil && c.cfg.OriginHeader {
 		list = append(list[:len(list):len(list)], routing.Header{Name: "x-origin", Value: o.Protocol + " " + o.ClientID})

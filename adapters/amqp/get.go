@@ -101,7 +101,7 @@ func (ch *channel) sendGot(s *consumer, d core.Delivery) {
 		ch.held.add(s, d)
 	}
 	ch.mu.Unlock()
-	at := c.printed.find(core.Address{Exchange: d.Exchange, Topic: d.Topic})
+	at := c.printed.find(d.Address())
 	start := len(buf)
 	buf = frame.AppendLongLong(frame.Begin(buf, ch.id, frame.BasicGetOK), tag)
 	buf = append(frame.AppendBit(buf, d.Attempts > 0), at.wire...)

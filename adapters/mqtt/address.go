@@ -14,6 +14,7 @@ const (
 	exchangeLevel = "$exchange"
 	shareLevel    = "$share"
 	delayedLevel  = "$delayed"
+	rpcLevel      = "$rpc"
 )
 
 // parseAddress reads where a client publishes to, from a topic name. Errors:
@@ -42,6 +43,11 @@ func parseAddress(text string) (core.Address, error) {
 			return core.Address{}, refuse(badTopic, "an exchange is addressed as $exchange/name/key")
 		}
 		return core.Address{Exchange: levels[1], Topic: t.Drop(2)}, nil
+	case rpcLevel:
+		if len(levels) < 2 {
+			return core.Address{}, refuse(badTopic, "a procedure is addressed as $rpc/name")
+		}
+		return core.Address{Exchange: core.RPCExchange, Topic: t.Drop(1)}, nil
 	case delayedLevel:
 		return core.Address{}, refuse(implementation, "delayed messages are not supported yet")
 	}
@@ -91,6 +97,9 @@ func printAddress(a core.Address) string {
 		return a.Topic.String()
 	}
 	t, err := a.Topic.Under(exchangeLevel, a.Exchange)
+	if a.Exchange == core.RPCExchange {
+		t, err = a.Topic.Under(rpcLevel)
+	}
 	if err != nil {
 		return ""
 	}
@@ -112,13 +121,14 @@ const (
 	topics kind = iota // a binding of the session's queue
 	shared             // $share: a group's queue
 	work               // $queue: a named queue
+	serve              // $rpc: a queue of its own, for calls of a procedure
 )
 
 // subscription is one of a session's; it does not change.
 type subscription struct {
 	text   string // as the client wrote it
 	kind   kind
-	filter routing.Filter // of topics and shared
+	filter routing.Filter // of topics, shared and serve
 	queue  core.QueueKey  // of shared and work
 	id     uint32         // Subscription Identifier, 0 for none
 	qos    byte           // granted
@@ -143,6 +153,8 @@ func parseFilter(text string) (subscription, error) {
 		return parseShare(text, rest)
 	case queueLevel:
 		return parseQueue(text)
+	case rpcLevel:
+		return parseServe(text)
 	case exchangeLevel, delayedLevel:
 		return subscription{}, refuse(badFilter, "%s is for publishing", first)
 	}
@@ -151,6 +163,18 @@ func parseFilter(text string) (subscription, error) {
 		return subscription{}, filterError(err)
 	}
 	return subscription{text: text, filter: f}, nil
+}
+
+// parseServe reads $rpc/ and a procedure's name or pattern.
+func parseServe(text string) (subscription, error) {
+	f, err := routing.MQTT.ParseFilter(text)
+	if err != nil {
+		return subscription{}, filterError(err)
+	}
+	if f = f.Drop(1); f.IsZero() {
+		return subscription{}, refuse(badFilter, "a procedure is $rpc/name")
+	}
+	return subscription{text: text, kind: serve, filter: f}, nil
 }
 
 // parseShare reads what follows $share/ (MQTT 5, 4.8.2).

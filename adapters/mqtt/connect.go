@@ -318,12 +318,12 @@ func (c *conn) reopen(sub *subscription) error {
 	if sub.kind == topics {
 		return nil
 	}
-	_, err := c.session.DeclareQueue(context.Background(), core.QueueSpec{Key: sub.queue, Passive: true})
-	if err != nil {
+	_, err := c.session.DeclareQueue(context.Background(), core.QueueSpec{Key: c.queueOf(sub), Passive: true})
+	if err != nil || sub.kind == serve {
 		err = c.declare(sub)
 	}
 	if err == nil {
-		_, err = c.consume(sub.kind, sub, sub.queue)
+		_, err = c.consume(sub.kind, sub, c.queueOf(sub))
 	}
 	return err
 }

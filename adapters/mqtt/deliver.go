@@ -84,9 +84,13 @@ func (s *source) meet(d *core.Delivery, o *offer) bool {
 	qos := qosOf(d.Guarantee)
 	if s.kind != topics {
 		sub := s.sub.Load()
-		o.topic = d.Topic.String()
-		if s.kind == work {
+		switch s.kind {
+		case work:
 			o.topic, o.moved = sub.text, d.Exchange != core.DefaultExchange
+		case serve:
+			o.topic = printAddress(d.Address())
+		default:
+			o.topic = d.Topic.String()
 		}
 		o.add(sub, d, qos)
 		return true
@@ -355,7 +359,7 @@ func (c *conn) properties(b []byte, d *core.Delivery, o *offer) (topic string, _
 		b = appendProperties(b, d.Message, own)
 	}
 	if o.moved {
-		b = appendUser(b, propTopic, printAddress(core.Address{Exchange: d.Exchange, Topic: d.Topic}), own)
+		b = appendUser(b, propTopic, printAddress(d.Address()), own)
 	}
 	if c.server.cfg.OriginProperty && d.Origin != nil {
 		b = appendUser(b, propOrigin, d.Origin.Protocol+" "+d.Origin.ClientID, false)

@@ -76,7 +76,7 @@ func (c *conn) learn(name string) (*place, error) {
 		return nil, errUTF8
 	}
 	if p.address, err = publishAddress(name); err == nil {
-		if queue, ok := p.address.QueueName(); ok {
+		if queue, ok := p.address.QueueName(); ok && !p.address.IsReply() {
 			p.queue = true
 			err = c.declareNamed(core.Named(queue))
 		}

@@ -158,7 +158,7 @@ func (c *conn) join(sub *subscription) error {
 	src := c.state.source(c, sub.text)
 	if src != nil {
 		src.sub.Store(sub)
-	} else if _, err := c.consume(sub.kind, sub, sub.queue); err != nil {
+	} else if _, err := c.consume(sub.kind, sub, c.queueOf(sub)); err != nil {
 		c.release(sub)
 		return err
 	}
@@ -169,8 +169,11 @@ func (c *conn) join(sub *subscription) error {
 // declare sees to the queue of a subscription to a queue, and takes hold of a
 // group's.
 func (c *conn) declare(sub *subscription) error {
-	if sub.kind == work {
+	switch sub.kind {
+	case work:
 		return c.declareNamed(sub.queue)
+	case serve:
+		return c.serve(sub)
 	}
 	ctx := context.Background()
 	if _, err := c.session.DeclareQueue(ctx, core.QueueSpec{Key: sub.queue, Durable: c.gate != nil, Args: c.queueArgs()}); err != nil {
@@ -183,14 +186,41 @@ func (c *conn) declare(sub *subscription) error {
 	return err
 }
 
+// serve makes the client a callee, through a queue of its own. Calls that an
+// earlier connection did not answer are over.
+func (c *conn) serve(sub *subscription) error {
+	ctx, key := context.Background(), c.queueOf(sub)
+	if _, err := c.session.DeclareQueue(ctx, core.QueueSpec{Key: key, Exclusive: true, Args: c.queueArgs()}); err != nil {
+		return err
+	}
+	if c.state.source(c, sub.text) == nil {
+		if _, err := c.session.PurgeQueue(ctx, key); err != nil {
+			return err
+		}
+	}
+	return c.session.Bind(ctx, core.BindSpec{Source: core.RPCExchange, Queue: key, Filter: sub.filter})
+}
+
+// queueOf is the queue of a subscription that has one of its own.
+func (c *conn) queueOf(sub *subscription) core.QueueKey {
+	if sub.kind == serve {
+		return core.Key(core.TopicQueue, "mqtt", c.clientID, sub.text)
+	}
+	return sub.queue
+}
+
 // release gives the hold on a group's queue up, unless it is an older
 // subscription's.
 func (c *conn) release(sub *subscription) {
-	if sub.kind != shared || c.state.source(c, sub.text) != nil {
+	if sub.kind != shared && sub.kind != serve || c.state.source(c, sub.text) != nil {
 		return
 	}
+	if sub.kind == serve {
+		// Not bound is as good.
+		_ = c.session.Unbind(context.Background(), core.BindSpec{Source: core.RPCExchange, Queue: c.queueOf(sub), Filter: sub.filter})
+	}
 	// The session may be fenced off, which released it.
-	_, _ = c.session.DeleteQueue(context.Background(), sub.queue, core.DeleteOptions{})
+	_, _ = c.session.DeleteQueue(context.Background(), c.queueOf(sub), core.DeleteOptions{})
 }
 
 // consume attaches a source, at rest until resumeRefused.
@@ -264,7 +294,7 @@ func (c *conn) leave(text string) reason {
 	if now {
 		src.consumer.Cancel(core.Requeue)
 	}
-	if sub.kind == shared {
+	if sub.kind == shared || sub.kind == serve {
 		c.release(sub)
 	} else if c.gate != nil {
 		if err := c.state.synced(c); err != nil {

@@ -64,7 +64,7 @@ const maxKnown = 64
 
 // destination is the header line for where m was sent to, printed once for each.
 func (s *subscription) destination(m *core.Message) []byte {
-	a := core.Address{Exchange: m.Exchange, Topic: m.Topic}
+	a := m.Address()
 	if a == s.last {
 		return s.lastTo
 	}

@@ -18,16 +18,17 @@ const (
 	replyQueuePlace
 	tempQueuePlace
 	tempTopicPlace
+	procedurePlace
 )
 
 // prefixes of destinations, by kind.
-var prefixes = [...]string{"/topic/", "/queue/", "/exchange/", "/amq/queue/", "/reply-queue/", "/temp-queue/", "/temp-topic/"}
+var prefixes = [...]string{"/topic/", "/queue/", "/exchange/", "/amq/queue/", "/reply-queue/", "/temp-queue/", "/temp-topic/", "/rpc/"}
 
 // place is a destination taken apart, not yet looked up.
 type place struct {
 	kind placeKind
 	name string // of the queue or exchange; the client's own for a temporary one
-	key  string // of a topic or exchange, as written
+	key  string // of a topic, exchange or procedure, as written
 }
 
 // parsePlace takes a destination apart. Errors are *fault.
@@ -41,7 +42,7 @@ func parsePlace(text string) (place, error) {
 		switch {
 		case rest == "":
 			return place{}, bad("destination %.60q has no name", text)
-		case p.kind == topicPlace:
+		case p.kind == topicPlace, p.kind == procedurePlace:
 			p.key = rest
 		case p.kind == exchangePlace:
 			name, key, _ := strings.Cut(rest, "/")
@@ -141,8 +142,11 @@ func (s spelling) print(a core.Address) string {
 	if err != nil {
 		key = a.Topic.String() // no topic: there is none in a published message
 	}
-	if a.Exchange == core.TopicExchange {
+	switch a.Exchange {
+	case core.TopicExchange:
 		return prefixes[topicPlace] + key
+	case core.RPCExchange:
+		return prefixes[procedurePlace] + key
 	}
 	return prefixes[exchangePlace] + encodeName(a.Exchange) + "/" + key
 }
@@ -165,6 +169,9 @@ func (s spelling) address(p place) (core.Address, error) {
 	case exchangePlace:
 		t, err := routing.Dotted.ParseTopic(p.key)
 		return core.Address{Exchange: p.name, Topic: t}, badName(err)
+	case procedurePlace:
+		t, err := routing.Dotted.ParseTopic(p.key)
+		return core.Address{Exchange: core.RPCExchange, Topic: t}, badName(err)
 	default:
 		a, err := core.QueueAddress(p.name)
 		return a, badName(err)

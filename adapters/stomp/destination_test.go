@@ -27,6 +27,7 @@ func TestParsePlace(t *testing.T) {
 		{"/exchange/a%2Fb/k", place{kind: exchangePlace, name: "a/b", key: "k"}},
 		{"/temp-queue/t", place{kind: tempQueuePlace, name: "t"}},
 		{"/temp-topic/t", place{kind: tempTopicPlace, name: "t"}},
+		{"/rpc/dev.reboot", place{kind: procedurePlace, key: "dev.reboot"}},
 		{"/reply-queue/r", place{kind: replyQueuePlace, name: "r"}},
 	} {
 		got, err := parsePlace(c.text)
@@ -34,7 +35,7 @@ func TestParsePlace(t *testing.T) {
 			t.Errorf("%s: %+v %v", c.text, got, err)
 		}
 	}
-	for _, text := range []string{"", "a", "/queue", "/queue/", "/topic/", "queue/a", "/Queue/a", "/exchange/", "/exchange//k", "/rpc/x"} {
+	for _, text := range []string{"", "a", "/queue", "/queue/", "/topic/", "queue/a", "/Queue/a", "/exchange/", "/exchange//k", "/rpc/"} {
 		if p, err := parsePlace(text); err == nil {
 			t.Errorf("%q: %+v", text, p)
 		}

@@ -30,7 +30,7 @@ func (c *conn) sourceOf(f *frame, p place, s *subscription) (source, error) {
 	}
 	src := source{session: c.session, spec: core.QueueSpec{Args: args.queue}, priority: args.priority}
 	switch p.kind {
-	case topicPlace, exchangePlace:
+	case topicPlace, exchangePlace, procedurePlace:
 		return c.boundSource(f, p, src, s.number)
 	case tempQueuePlace, tempTopicPlace:
 		name, err := c.temporary(p)
@@ -61,8 +61,11 @@ func (c *conn) boundSource(f *frame, p place, src source, number uint64) (source
 		return src, err
 	}
 	src.binding = &core.BindSpec{Source: core.TopicExchange, Filter: filter, Replay: core.ReplayIfNew}
-	if p.kind == exchangePlace {
+	switch p.kind {
+	case exchangePlace:
 		src.binding.Source = p.name
+	case procedurePlace:
+		src.binding.Source = core.RPCExchange
 	}
 	switch {
 	case f.has.holds(xQueueNameHeader):
@@ -99,6 +102,10 @@ func (c *conn) bound(a *core.QueueArgs) {
 func (c *conn) filterOf(p place) (routing.Filter, error) {
 	if p.kind == topicPlace {
 		f, err := c.server.names.filter(p.key)
+		return f, badName(err)
+	}
+	if p.kind == procedurePlace {
+		f, err := routing.Dotted.ParseAngle(p.key)
 		return f, badName(err)
 	}
 	f, err := routing.Dotted.ParseFilter(p.key)

@@ -41,7 +41,7 @@ func property(p *core.Properties, m member) error {
 		if !ok {
 			return wrongOption(m)
 		}
-		p.HasTTL, p.TTL = true, time.Duration(min(n, uint64(math.MaxInt64/time.Millisecond)))*time.Millisecond
+		p.HasTTL, p.TTL = true, milliseconds(n)
 	case "x_priority":
 		n, ok := whole(m.value)
 		if !ok || n > math.MaxUint8 {
@@ -49,9 +49,18 @@ func property(p *core.Properties, m member) error {
 		}
 		p.HasPriority, p.Priority = true, uint8(n)
 	case "x_delay":
-		return refuse(errNotYet, "delayed messages")
+		n, ok := whole(m.value)
+		if !ok {
+			return wrongOption(m)
+		}
+		p.Delay = milliseconds(n)
 	}
 	return nil
+}
+
+// milliseconds is n of them, or the longest duration.
+func milliseconds(n uint64) time.Duration {
+	return time.Duration(min(n, uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
 
 func wrongOption(m member) error { return refuse(errArgument, "option %s has a wrong value", m.key) }

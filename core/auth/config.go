@@ -46,7 +46,7 @@ func (c Config) Policy() (Policy, error) {
 }
 
 // notTopics are the first levels that stand for something else than a topic.
-func notTopics() []string { return []string{"$queue", "$exchange", "$share", "$delayed"} }
+func notTopics() []string { return []string{"$queue", "$exchange", "$share", "$delayed", "$rpc"} }
 
 func denied(key string, texts []string) ([]routing.Filter, error) {
 	var all []routing.Filter

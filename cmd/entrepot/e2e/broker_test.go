@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"entrepot/adapters"
 	"entrepot/adapters/amqp"
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
+	"entrepot/adapters/wamp"
 	"entrepot/core"
 	"entrepot/core/local"
 )
@@ -22,6 +24,7 @@ type broker struct {
 	mqtt  *mqtt.Server
 	stomp *stomp.Server
 	amqp  *amqp.Server
+	wamp  *wamp.Server
 }
 
 // settings are what a scenario may change.
@@ -56,6 +59,7 @@ func newBroker(s settings) *broker {
 	b.mqtt = mqtt.New(s.mqtt, realms, log)
 	b.stomp = stomp.New(s.stomp, realms, log)
 	b.amqp = amqp.New(amqp.DefaultConfig(), realms, log)
+	b.wamp = wamp.New(wamp.DefaultConfig(), adapters.DefaultWebSocketConfig(), realms, log)
 	return b
 }
 
@@ -72,6 +76,9 @@ func (b *broker) stop(t *testing.T) {
 	}
 	if err := b.amqp.Shutdown(ctx); err != nil {
 		t.Errorf("stopping AMQP: %v", err)
+	}
+	if err := b.wamp.Shutdown(ctx); err != nil {
+		t.Errorf("stopping WAMP: %v", err)
 	}
 	b.core.Close()
 }
@@ -94,6 +101,13 @@ func (b *broker) dialAMQP() net.Conn {
 func (b *broker) dialSTOMP() net.Conn {
 	here, there := net.Pipe()
 	b.stomp.ServeConn(there)
+	return here
+}
+
+// dialWAMP connects by a pipe that carries the frames of a WebSocket.
+func (b *broker) dialWAMP(sub string) net.Conn {
+	here, there := net.Pipe()
+	b.wamp.ServeFrames(there, sub)
 	return here
 }
 

@@ -29,6 +29,7 @@ func shown(s string) string {
 type event struct {
 	packet *packet
 	frame  *frame
+	wamp   *wampEvent
 	// delivery is of AMQP.
 	delivery *amqp.Delivery
 	number   int // counts what carries a message, from 1; else 0
@@ -48,6 +49,8 @@ func (e event) String() string {
 		return number + e.frame.String()
 	case e.delivery != nil:
 		return number + shownDelivery(e.delivery)
+	case e.wamp != nil:
+		return number + e.wamp.text
 	}
 	return e.end
 }
@@ -62,7 +65,8 @@ type inbox struct {
 func (b *inbox) add(e event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e.packet != nil && e.packet.kind == publish || e.frame != nil && e.frame.command == "MESSAGE" || e.delivery != nil {
+	if e.packet != nil && e.packet.kind == publish || e.frame != nil && e.frame.command == "MESSAGE" || e.delivery != nil ||
+		e.wamp != nil && e.wamp.carries {
 		e.number = len(b.messages) + 1
 		b.messages = append(b.messages, e)
 	}

@@ -32,6 +32,8 @@ func (a *mqttActor) do(verb string, words []word) error {
 		return a.publish(words)
 	case "ack":
 		return a.ack(words)
+	case "reply":
+		return a.reply(words)
 	case "ping":
 		return a.client.send(&packet{kind: pingreq})
 	case "disconnect":
@@ -75,6 +77,27 @@ func (a *mqttActor) connect(words []word) error {
 	a.client.conn = a.dial()
 	go a.client.listen(a.client.conn)
 	return a.client.send(p)
+}
+
+// reply answers message #N, a call, where it says.
+func (a *mqttActor) reply(words []word) error {
+	if len(words) == 0 {
+		return fmt.Errorf("reply to what?")
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(words[0].text, "#"))
+	if err != nil {
+		return err
+	}
+	e, err := a.client.message(n)
+	if err != nil {
+		return err
+	}
+	for _, p := range e.packet.props {
+		if p.id == 0x08 {
+			return a.publish(append([]word{{text: p.value.(string)}}, words[1:]...))
+		}
+	}
+	return fmt.Errorf("message #%d wants no answer", n)
 }
 
 func (c *connectFields) readWill(o *options) error {
@@ -240,5 +263,5 @@ func (a *mqttActor) plainSuccess(verb string, e event) bool {
 
 // answered tells whether a verb always has an answer, or ends the connection.
 func (a *mqttActor) answered(verb string) bool {
-	return verb != "pub" && verb != "ack"
+	return verb != "pub" && verb != "ack" && verb != "reply"
 }

@@ -187,6 +187,8 @@ func (st *stage) actor(protocol, verb, name string) (actor, error) {
 		a = &stompActor{name: name, dial: st.broker.dialSTOMP, client: &stompClient{inbox: &inbox{}, version: version}}
 	case "amqp":
 		a = &amqpActor{name: name, dial: st.broker.dialAMQP, box: &inbox{}}
+	case "wamp":
+		a = &wampActor{name: name, dial: st.broker.dialWAMP, client: newWAMPClient()}
 	default:
 		return nil, fmt.Errorf("no protocol %q", protocol)
 	}
@@ -228,6 +230,8 @@ func (st *stage) leave(t *testing.T) {
 			closePipe(a.client.conn)
 		case *amqpActor:
 			a.leave()
+		case *wampActor:
+			closePipe(a.client.conn)
 		}
 	}
 	synctest.Wait()

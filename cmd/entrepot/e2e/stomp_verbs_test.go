@@ -33,6 +33,8 @@ func (a *stompActor) do(verb string, words []word) error {
 		return a.frame("UNSUBSCRIBE", words)
 	case "begin", "commit", "abort", "disconnect":
 		return a.frame(strings.ToUpper(verb), words)
+	case "reply":
+		return a.reply(words)
 	case "ack", "nack":
 		return a.settle(strings.ToUpper(verb), words)
 	case "drop":
@@ -84,6 +86,22 @@ func (a *stompActor) frame(command string, words []word) error {
 		return err
 	}
 	return a.client.send(f)
+}
+
+// reply answers message #N, a call, where it says.
+func (a *stompActor) reply(words []word) error {
+	if len(words) == 0 {
+		return fmt.Errorf("reply to what?")
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(words[0].text, "#"))
+	if err != nil {
+		return err
+	}
+	e, err := a.client.message(n)
+	if err != nil {
+		return err
+	}
+	return a.destination("SEND", append([]word{{text: e.frame.get("reply-to")}}, words[1:]...))
 }
 
 // settle acknowledges message #N, or says that it was not used, in the words of the version.
