@@ -28,7 +28,7 @@ func required() []test {
 }
 
 func optional() []test {
-	return slices.Concat(matchedTests(), allOrNoneTests(), priorityTests(), behindTests(), chooseTests(), delayTests())
+	return slices.Concat(matchedTests(), allOrNoneTests(), priorityTests(), behindTests(), chooseTests(), delayTests(), keeperTests())
 }
 
 func runAll(t *testing.T, open func(t *testing.T) core.Engine, tests []test) {

@@ -132,6 +132,19 @@ func (l *line) find(seq uint64) *entry {
 	return l.ring.find(seq)
 }
 
+// remove takes out the entry with that seq, if it is here.
+func (l *line) remove(seq uint64) {
+	v := l.levels
+	if v == nil {
+		l.ring.remove(seq)
+		return
+	}
+	r := &v.rings[v.level(seq)]
+	before := r.n
+	r.remove(seq)
+	v.n -= before - r.n
+}
+
 // keep removes the entries that f refuses.
 func (l *line) keep(f func(*entry) bool) {
 	v := l.levels
