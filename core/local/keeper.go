@@ -73,6 +73,11 @@ func (q *queue) waitingBehind(after uint64, match func(*core.Message) bool) (lis
 			add(q.aside.entries.at(i))
 		}
 	}
+	return list, q.stretches(after)
+}
+
+// stretches are the parts of the disk behind a seq.
+func (q *queue) stretches(after uint64) (disk []stretch) {
 	s, v := q.shelf, q.ready.levels
 	switch {
 	case s == nil || s.n == 0:
@@ -86,7 +91,7 @@ func (q *queue) waitingBehind(after uint64, match func(*core.Message) bool) (lis
 			}
 		}
 	}
-	return list, disk
+	return disk
 }
 
 // readStretch reads up to n that match. Without mu.
