@@ -50,7 +50,8 @@ func TestBesideRabbitMQ(t *testing.T) {
 	needPrograms(t, "amqp-tools", "amqp-consume")
 	r := startRabbitMQ(t)
 	binary := buildProgram(t)
-	memory, disk := launch(t, binary, "--memory"), launch(t, binary, "--data", t.TempDir())
+	data := t.TempDir()
+	memory, disk := launch(t, binary, "--memory"), launch(t, binary, "--data", data)
 	users := launch(t, binary, "--memory", "--config", oneUser(t, "guest"))
 	at := stands{r.addr, memory.addr("amqp"), users.addr("amqp"), disk.addr("amqp")}
 	r.ready(t)
@@ -60,6 +61,12 @@ func TestBesideRabbitMQ(t *testing.T) {
 		t.Run("pika on "+b.name, func(t *testing.T) { runScript(t, "with_pika.py", "AMQP="+b.addr) })
 		t.Run("librabbitmq on "+b.name, func(t *testing.T) { runScript(t, "with_amqp_tools.py", "AMQP="+b.addr) })
 	}
+	surviveRestart(t, at.rabbit, at.disk, func() (string, string) {
+		disk.stop(t)
+		disk = launch(t, binary, "--data", data)
+		r.restart(t)
+		return r.addr, disk.addr("amqp")
+	})
 	for _, p := range []*program{memory, disk, users} {
 		p.stop(t)
 	}

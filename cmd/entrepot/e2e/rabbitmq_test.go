@@ -28,6 +28,13 @@ type rabbit struct {
 	folder string
 	ports  [3]int // AMQP, Erlang's distribution, Erlang's port mapper
 	log    outputText
+	server *part
+}
+
+// part is one of its processes.
+type part struct {
+	process *os.Process
+	ended   chan struct{}
 }
 
 // outputText is what a process wrote, for who looks on while it runs.
@@ -77,10 +84,30 @@ func startRabbitMQ(t *testing.T) *rabbit {
 	r.write(t, "plugins", "[].\n")
 	epmd := exec.Command("epmd", "-port", fmt.Sprint(r.ports[2]), "-address", "127.0.0.1")
 	r.start(t, epmd)
+	r.startServer(t)
+	return r
+}
+
+func (r *rabbit) startServer(t *testing.T) {
+	t.Helper()
 	server := exec.Command(rabbitServer, "-noinput")
 	server.Env = append(os.Environ(), r.environment()...)
-	r.start(t, server)
-	return r
+	r.server = r.start(t, server)
+}
+
+// restart asks the server to end, and starts it again on what it has kept.
+func (r *rabbit) restart(t *testing.T) {
+	t.Helper()
+	if err := r.server.process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-r.server.ended:
+	case <-time.After(60 * time.Second):
+		t.Fatalf("RabbitMQ does not end:\n%s", r.log.String())
+	}
+	r.startServer(t)
+	r.ready(t)
 }
 
 func freePort(t *testing.T) int {
@@ -121,23 +148,24 @@ func (r *rabbit) environment() []string {
 }
 
 // start runs one of its processes until the test ends.
-func (r *rabbit) start(t *testing.T, c *exec.Cmd) {
+func (r *rabbit) start(t *testing.T, c *exec.Cmd) *part {
 	t.Helper()
 	c.Dir, c.Stdout, c.Stderr, c.WaitDelay = r.folder, &r.log, &r.log, 5*time.Second
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
+	p := &part{c.Process, make(chan struct{})}
 	go func() {
-		_ = c.Wait() // it is killed
-		close(ended)
+		_ = c.Wait() // it is killed, or was asked to end
+		close(p.ended)
 	}()
 	t.Cleanup(func() {
-		if err := c.Process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		if err := p.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Errorf("ending %s: %v", c.Path, err)
 		}
-		<-ended
+		<-p.ended
 	})
+	return p
 }
 
 // ready waits until RabbitMQ serves clients.
