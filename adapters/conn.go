@@ -65,6 +65,14 @@ func (c *Conn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
 // certificate). Nobody but the Conn reads, writes or closes it.
 func (c *Conn) Carrier() net.Conn { return c.conn }
 
+// AwaitRoom waits while so many answers are unsent that the reader does not read
+// on. Called from Feed, before another large answer, with the batch flushed.
+func (c *Conn) AwaitRoom() {
+	if c.Outbox.crowded.Load() {
+		c.waitForRoom()
+	}
+}
+
 // OnRoom names what is called, from another goroutine and with no lock held,
 // when deliveries were refused and there is room again: resume the consumers.
 // It must not block. Called by the protocol before its first delivery.

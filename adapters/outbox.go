@@ -31,7 +31,8 @@ var ErrNotReading = errors.New("too many answers not read")
 // Two bounds. Deliveries are refused while Config.OutboxBytes wait, and stay in
 // their queues; one that is larger is taken whole when there is room for its
 // first byte. Protocol answers are always taken; 1 MiB of them beyond that
-// bound makes the connection's reader stop, 4 MiB end the connection.
+// bound makes the connection's reader stop, one more after 4 MiB ends the
+// connection.
 type Outbox struct {
 	conn  net.Conn
 	raw   syscall.RawConn // nil: every write is the goroutine's (TLS, pipes)
@@ -183,7 +184,7 @@ func (o *Outbox) added(b *core.Batch, n int) {
 	if o.answer && o.unsent > o.limit {
 		o.answers += n
 		o.crowded.Store(o.answers > maxAnswers)
-		if o.answers > hardLimit {
+		if o.answers-n > hardLimit { // one that is larger is taken whole
 			o.fail(ErrNotReading)
 			o.unlockTelling()
 			return

@@ -38,6 +38,7 @@ func (ch *channel) getMethod(r *frame.Reader) error {
 func (ch *channel) pull(queue string, noAck bool) (s *consumer, d core.Delivery, ok bool, err error) {
 	c := ch.conn
 	c.wait()
+	c.conn.AwaitRoom()
 	id := queue
 	if noAck {
 		id = "\x00" + queue

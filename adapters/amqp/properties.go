@@ -25,12 +25,11 @@ func readProperties(r *frame.Reader, flags uint16, in *content) error {
 	if flags&frame.Unknown != 0 {
 		return broken(frame.SyntaxError, "content header with unknown property flags")
 	}
-	m := &in.message
 	if flags == frame.DeliveryMode {
-		return readDeliveryMode(r, m)
+		return readDeliveryMode(r, in)
 	}
 	p := &core.Properties{}
-	m.Props = p
+	in.props = p
 	for _, x := range [...]struct {
 		flag uint16
 		read func() error
@@ -38,7 +37,7 @@ func readProperties(r *frame.Reader, flags uint16, in *content) error {
 		{frame.ContentType, func() error { return readText(r, &p.ContentType) }},
 		{frame.ContentEncoding, func() error { return readText(r, &p.ContentEncoding) }},
 		{frame.HeaderTable, func() error { p.Headers = r.Table(); return nil }},
-		{frame.DeliveryMode, func() error { return readDeliveryMode(r, m) }},
+		{frame.DeliveryMode, func() error { return readDeliveryMode(r, in) }},
 		{frame.Priority, func() error { p.Priority, p.HasPriority = r.Octet(), true; return nil }},
 		{frame.CorrelationID, func() error { p.Correlation = append([]byte{}, r.ShortText()...); return nil }},
 		{frame.ReplyTo, func() error { return readText(r, &in.asked.replyTo) }},
@@ -70,11 +69,11 @@ func readText(r *frame.Reader, into *string) error {
 	return nil
 }
 
-func readDeliveryMode(r *frame.Reader, m *core.Message) error {
+func readDeliveryMode(r *frame.Reader, in *content) error {
 	if r.Octet() == 2 {
-		m.Guarantee = core.Durable
+		in.guarantee = core.Durable
 	} else {
-		m.Transient = true
+		in.transient = true
 	}
 	return nil
 }

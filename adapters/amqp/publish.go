@@ -24,7 +24,9 @@ type content struct {
 	to        *target
 	mandatory bool
 	size      int
-	message   core.Message // all but the payload
+	guarantee core.Guarantee
+	transient bool
+	props     *core.Properties
 	asked     asked
 	body      []byte
 }
@@ -88,8 +90,9 @@ func (ch *channel) headerFrame(payload []byte) error {
 	case h.Class != frame.BasicClass:
 		return refuse(frame.UnexpectedFrame, "expected content header for class 60, got one for class %d instead", h.Class)
 	}
-	in.message, in.asked = core.Message{Guarantee: core.AtLeastOnce}, asked{}
+	in.guarantee, in.transient, in.props = core.AtLeastOnce, false, nil
 	if h.Flags != 0 {
+		in.asked = asked{}
 		if err := readProperties(&r, h.Flags, in); err != nil {
 			return err
 		}
@@ -134,16 +137,17 @@ func (ch *channel) bodyFrame(part []byte) error {
 func (ch *channel) complete(part []byte) error {
 	in := &ch.content
 	m := core.NewMessage(len(part))
-	payload := m.Payload
-	copy(payload, part)
+	copy(m.Payload, part)
 	if in.body != nil {
-		payload = in.body
+		m.Payload = in.body
+		in.body = nil
 	}
-	*m = in.message
-	m.Payload = payload
+	m.Guarantee, m.Transient = in.guarantee, in.transient
 	m.Exchange, m.Topic = in.to.address.Exchange, in.to.address.Topic
-	in.state, in.body = noContent, nil
-	in.message.Props = nil
+	if in.props != nil {
+		m.Props, in.props = in.props, nil
+	}
+	in.state = noContent
 	if in.to.err != nil {
 		return in.to.err
 	}
@@ -159,6 +163,9 @@ func (ch *channel) complete(part []byte) error {
 	return err
 }
 
+// largeReturn is a body that may fill the outbox when it comes back.
+const largeReturn = 64 << 10
+
 // publish sends a whole message on its way.
 func (ch *channel) publish(m *core.Message, in *content) error {
 	done := ch.sent
@@ -166,6 +173,10 @@ func (ch *channel) publish(m *core.Message, in *content) error {
 	case ch.transaction != nil:
 		return ch.enqueue(m, in)
 	case in.mandatory:
+		if len(m.Payload) > largeReturn {
+			ch.conn.wait()
+			ch.conn.conn.AwaitRoom()
+		}
 		done = ch.returns.take(ch, m, in.to)
 	case ch.confirming:
 		done = ch.confirmed
