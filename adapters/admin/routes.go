@@ -15,17 +15,8 @@ import (
 	"entrepot/core"
 )
 
-const index = `Entrepot
-  /healthz  200 when the process answers
-  /readyz   200 when clients can connect, with the alarms that are on
-  /metrics  what the broker counts
-`
-
 func routes(realms *core.Realms, ready func() bool, refused func() map[string]uint64, own []Counts, log *slog.Logger) *http.ServeMux {
 	m := http.NewServeMux()
-	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		text(w, http.StatusOK, index)
-	})
 	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		text(w, http.StatusOK, "ok\n")
 	})

@@ -23,6 +23,7 @@ type Server struct {
 	http     http.Server
 	paths    *http.ServeMux
 	commands map[string]bool // paths that take POST
+	page     []byte          // nil: none
 	log      *slog.Logger
 	limit    int
 	open     atomic.Int64
@@ -40,6 +41,7 @@ type Server struct {
 func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[string]uint64, log *slog.Logger, own ...Counts) *Server {
 	log = log.With("protocol", "http")
 	s := &Server{log: log, limit: cfg.MaxConnections, paths: routes(realms, ready, refused, own, log), commands: map[string]bool{}}
+	s.paths.HandleFunc("GET /{$}", s.home)
 	s.http = http.Server{
 		Handler:           s.guard(s.paths),
 		ReadHeaderTimeout: cfg.HeaderTimeout,

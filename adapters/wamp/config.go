@@ -35,8 +35,8 @@ type Config struct {
 	// meta procedures.
 	MetaKill   bool `toml:"meta_kill"`
 	MetaModify bool `toml:"meta_modify"`
-	// OriginDetail tells receivers the publisher's protocol and client id, as detail
-	// x_origin.
+	// OriginDetail tells receivers that a publisher speaks WAMP, as detail x_origin,
+	// which tells the protocol and client id of all others always.
 	OriginDetail bool `toml:"origin_detail"`
 }
 
@@ -89,6 +89,16 @@ func (c Config) Validate() error {
 		}
 	}
 	return nil
+}
+
+// Realm is a name under which clients find the broker.
+func Realm(c Config) string {
+	for _, r := range c.Realms {
+		if r != anyRealm {
+			return r
+		}
+	}
+	return DefaultConfig().Realms[0]
 }
 
 // anyRealm in Config.Realms is every name.

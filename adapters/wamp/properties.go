@@ -106,8 +106,8 @@ func implied(m *core.Message) bool {
 
 // appendProperties adds the x_ details that describe m.
 func (c *Config) appendProperties(d dict, m *core.Message) dict {
-	if c.OriginDetail && m.Origin != nil {
-		d = append(d, member{"x_origin", m.Origin.Protocol + " " + m.Origin.ClientID})
+	if m.Origin != nil && (c.OriginDetail || m.Origin.Protocol != protocol) {
+		d = append(d, member{"x_origin", strings.TrimSuffix(m.Origin.Protocol+" "+m.Origin.ClientID, " ")})
 	}
 	p := m.Props
 	if p == nil {

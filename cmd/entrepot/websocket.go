@@ -30,6 +30,7 @@ func carry(web *admin.Server, cfg conf.Config, log *slog.Logger, m *mqtt.Server,
 	})
 	if cfg.WAMP.Enabled {
 		all = append(all, adapters.Carried{Names: wamp.Names(), ServeFrames: w.ServeFrames})
+		web.Page(wamp.Realm(cfg.WAMP))
 	}
 	if c, ok := unnamed[cfg.WebSocket.Unnamed]; ok {
 		web.Handle("/ws", ws.AnyOr(c, all...))
