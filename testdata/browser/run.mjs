@@ -103,7 +103,7 @@ const clients = {
   'autobahn-js': {
     script: join(modules, 'autobahn-browser/autobahn.js'),
     open: (http, heard) => new Promise((good, bad) => {
-      const c = new autobahn.Connection({ url: `ws://${http}/ws`, realm: 'default', max_retries: 0 });
+      const c = new autobahn.Connection({ url: `ws://${http}/ws`, realm: 'realm1', max_retries: 0 });
       c.onopen = async (s) => {
         await s.subscribe('news.', (args, named, details) => heard(details.topic.replaceAll('.', '/'), String(args[0])), { match: 'prefix' });
         good({
@@ -118,7 +118,7 @@ const clients = {
   wampy: {
     script: join(modules, 'wampy/dist/browser/wampy.js'),
     open: async (http, heard) => {
-      const c = new Wampy(`ws://${http}/ws`, { realm: 'default', autoReconnect: false });
+      const c = new Wampy(`ws://${http}/ws`, { realm: 'realm1', autoReconnect: false });
       await c.connect();
       await c.subscribe('news.', (e) => heard(e.details.topic.replaceAll('.', '/'), String(e.argsList[0])), { match: 'prefix' });
       return {
@@ -239,7 +239,7 @@ const worker = await Worker.open('browser-jobs');
 await device.subscribe('from/browser');
 await device.subscribe('done');
 for (const [name, client] of Object.entries(clients)) {
-  await check(`${name}: device, worker, and again after a reload`, async () => {
+  await check(`${name}, with a device and a worker, and again after a reload`, async () => {
     const context = await browser.newContext({ bypassCSP: true });
     const page = await context.newPage();
     await page.goto(`http://${HTTP}/healthz`);

@@ -63,14 +63,20 @@ func needModules(t *testing.T, debian string, names ...string) {
 	}
 }
 
-// runScript turns each line that a script prints into a test; env tells it
-// where brokers listen.
+// runScript runs a script of testdata/interop; env tells it where brokers
+// listen.
 func runScript(t *testing.T, script string, env ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, script)
 	cmd.Dir = interop
 	cmd.Env = append(append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1"), env...)
+	runChecks(t, cmd)
+}
+
+// runChecks turns each line "ok …" or "not ok …" that cmd prints into a test.
+func runChecks(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -83,6 +89,7 @@ func runScript(t *testing.T, script string, env ...string) {
 			continue
 		}
 		checks++
+		name, _, _ = strings.Cut(name, ": ")
 		t.Run(strings.TrimPrefix(name, "ok "), func(t *testing.T) {
 			if failed {
 				t.Error(line)
@@ -90,7 +97,7 @@ func runScript(t *testing.T, script string, env ...string) {
 		})
 	}
 	if err != nil || checks == 0 {
-		t.Errorf("%s: %d checks, %v\n%s", script, checks, err, errs.String())
+		t.Errorf("%v: %d checks, %v\n%s", cmd.Args, checks, err, errs.String())
 	}
 }
 
