@@ -118,9 +118,9 @@ const clients = {
   wampy: {
     script: join(modules, 'wampy/dist/browser/wampy.js'),
     open: async (http, heard) => {
-      const c = new Wampy(`ws://${http}/ws`, { realm: 'realm1', autoReconnect: false });
+      const c = new Wampy(`ws://${http}/ws`, { realm: 'realm1', autoReconnect: false, uriValidation: 'loose' });
       await c.connect();
-      await c.subscribe('news.', (e) => heard(e.details.topic.replaceAll('.', '/'), String(e.argsList[0])), { match: 'prefix' });
+      await c.subscribe('news', (e) => heard(e.details.topic.replaceAll('.', '/'), String(e.argsList[0])), { match: 'prefix' });
       return {
         publish: (topic, text) => c.publish(topic.replaceAll('/', '.'), [text]),
         job: (text) => c.publish('$queue.browser-jobs', [text]),

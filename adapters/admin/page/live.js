@@ -68,7 +68,7 @@ function row({ topic, details, args, named, at }) {
   const head = add(li, 'div', 'head');
   add(head, 'span', 'topic', topic);
   add(head, 'span', 'from', from(details));
-  add(head, 'time', 'time', at.toLocaleTimeString()).dateTime = at.toISOString();
+  add(head, 'time', 'time', at.toLocaleTimeString([], { hourCycle: 'h23' })).dateTime = at.toISOString();
   add(li, 'div', 'body', payload(args, named));
   return li;
 }
