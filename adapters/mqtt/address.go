@@ -2,7 +2,10 @@ package mqtt
 
 import (
 	"errors"
+	"math"
+	"strconv"
 	"strings"
+	"time"
 
 	"entrepot/core"
 	"entrepot/routing"
@@ -48,8 +51,6 @@ func parseAddress(text string) (core.Address, error) {
 			return core.Address{}, refuse(badTopic, "a procedure is addressed as $rpc/name")
 		}
 		return core.Address{Exchange: core.RPCExchange, Topic: t.Drop(1)}, nil
-	case delayedLevel:
-		return core.Address{}, refuse(implementation, "delayed messages are not supported yet")
 	}
 	return core.Address{Exchange: core.TopicExchange, Topic: t}, nil
 }
@@ -61,6 +62,23 @@ type reserved struct{}
 
 func (reserved) Error() string { return "topics that start with $ are the broker's own" }
 func (reserved) Unwrap() error { return core.ErrNotAllowed }
+
+// maxDelay is the longest delay, in milliseconds.
+const maxDelay = math.MaxUint32
+
+// delayedTopic cuts $delayed/<seconds>/ off a topic name.
+func delayedTopic(text string) (rest string, delay time.Duration, err error) {
+	rest, is := strings.CutPrefix(text, delayedLevel+"/")
+	if !is {
+		return text, 0, nil
+	}
+	seconds, rest, _ := strings.Cut(rest, "/")
+	n, err := strconv.ParseUint(seconds, 10, 32)
+	if err != nil || n > maxDelay/1000 || rest == "" || strings.HasPrefix(rest, delayedLevel) {
+		return "", 0, refuse(badTopic, "a delay is addressed as $delayed/seconds/topic, up to %d seconds", maxDelay/1000)
+	}
+	return rest, time.Duration(n) * time.Second, nil
+}
 
 // publishAddress is parseAddress without the topics that are the broker's own.
 func publishAddress(text string) (core.Address, error) {

@@ -60,13 +60,13 @@ func TestLateConfirmations(t *testing.T) {
 		s.must("s> connect id=s", "s< connack ...", "s> subscribe id=1 f=t", "s< suback ...",
 			"a> connect id=a problem=0", "a< connack ...",
 			"a> publish topic=t qos=1 id=1", "a> publish topic=t qos=2 id=2", "a> publish topic=refused/x qos=1 id=3",
-			"a> publish topic=t qos=1 id=4 payload=\"refuse me\"", "a> publish topic=$delayed/1/x qos=2 id=5", "a> pingreq",
+			"a> publish topic=t qos=1 id=4 payload=\"refuse me\"", "a> publish topic=$delayed/x/x qos=2 id=5", "a> pingreq",
 			"a< pingresp", "a< nothing")
 		e.confirm(2)
 		e.confirm(1)
 		s.must("a< nothing")
 		e.confirm(0)
-		s.must("a< puback id=1", "a< pubrec id=2", "a< puback id=3 code=87", "a< puback id=4 code=97", "a< pubrec id=5 code=83",
+		s.must("a< puback id=1", "a< pubrec id=2", "a< puback id=3 code=87", "a< puback id=4 code=97", "a< pubrec id=5 code=90",
 			"a> publish topic=t qos=1 id=6", "a< nothing")
 		e.confirm(3)
 		s.must("a< puback id=6", "a< nothing")

@@ -146,7 +146,12 @@ func (g *brought) field(name, value string) bool {
 func (g *brought) control(name, value string) bool {
 	switch name {
 	case propDelay:
-		g.refused = &refusal{implementation, "delayed messages are not supported yet"}
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n > maxDelay {
+			g.refused = &refusal{implementation, "x-delay is a number of milliseconds, up to 4294967295"}
+			return true
+		}
+		g.fields().Delay = time.Duration(max(n, 0)) * time.Millisecond
 	case propRetain:
 		g.retain = value == "true"
 	case propPriority:

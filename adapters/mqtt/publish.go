@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"entrepot/core"
@@ -43,6 +44,7 @@ type names struct {
 type place struct {
 	text    string
 	address core.Address
+	delay   time.Duration
 	queue   bool  // a queue that was declared when the place was learned
 	refused error // why nothing goes there
 }
@@ -71,11 +73,15 @@ func (c *conn) find(name []byte) (*place, error) {
 
 func (c *conn) learn(name string) (*place, error) {
 	p := &place{text: name}
-	var err error
 	if !validString([]byte(name)) { // [MQTT-3.3.2-1]
 		return nil, errUTF8
 	}
-	if p.address, err = publishAddress(name); err == nil {
+	rest, delay, err := delayedTopic(name)
+	if err == nil {
+		p.delay = delay
+		p.address, err = publishAddress(rest)
+	}
+	if err == nil {
 		if queue, ok := p.address.QueueName(); ok && !p.address.IsReply() {
 			p.queue = true
 			err = c.declareNamed(core.Named(queue))
@@ -237,6 +243,10 @@ func message(first byte, p *place, got *brought, b []byte) *core.Message {
 	m.Guarantee = guarantee(first >> 1 & 3)
 	m.Retain = first&1 != 0 || got.retain
 	m.Props = got.props
+	if p.delay > 0 {
+		got.fields().Delay = p.delay
+		m.Props = got.props
+	}
 	return m
 }
 

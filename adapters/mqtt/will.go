@@ -15,9 +15,16 @@ func (c *conn) will(p *packets.Packet, got *brought) (*core.Will, error) {
 	if int(w.WillQos) > c.server.cfg.MaxQoS { // [MQTT-3.2.2-12]
 		return nil, faultf(badQoS, "QoS %d of the will", w.WillQos)
 	}
-	a, err := publishAddress(w.WillTopic)
+	topic, delay, err := delayedTopic(w.WillTopic)
 	if err != nil {
 		return nil, err
+	}
+	a, err := publishAddress(topic)
+	if err != nil {
+		return nil, err
+	}
+	if delay > 0 {
+		got.fields().Delay = delay
 	}
 	m := core.NewMessage(len(w.WillPayload))
 	copy(m.Payload, w.WillPayload)

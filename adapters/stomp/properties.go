@@ -30,9 +30,6 @@ func (c *conn) describe(f *frame, m *core.Message, to *target) error {
 	if f.has&^(plainSend|1<<retainHeader|1<<xRetainHeader|1<<userIDHeader) == 0 {
 		return nil
 	}
-	if f.has.holds(xDelayHeader) || f.has.holds(amqDelayHeader) {
-		return &fault{message: "not supported", detail: "delayed messages", cause: core.ErrUnsupported}
-	}
 	p := &core.Properties{
 		ContentType:     f.text(contentTypeHeader),
 		ContentEncoding: f.text(contentEncodingHeader),
@@ -44,6 +41,9 @@ func (c *conn) describe(f *frame, m *core.Message, to *target) error {
 		p.Correlation = parseBytes(f.text(correlationIDHeader))
 	}
 	if err := describeNumbers(f, p); err != nil {
+		return err
+	}
+	if err := describeDelay(f, p); err != nil {
 		return err
 	}
 	m.Props = p
@@ -73,6 +73,22 @@ func describeNumbers(f *frame, p *core.Properties) error {
 		if n > 0 {
 			p.HasTTL, p.TTL = true, max(0, time.Until(time.UnixMilli(int64(n))).Truncate(time.Millisecond))
 		}
+	}
+	return nil
+}
+
+// describeDelay reads a delay, RabbitMQ's header or ActiveMQ's.
+func describeDelay(f *frame, p *core.Properties) error {
+	for _, id := range []headerID{xDelayHeader, amqDelayHeader} {
+		v := f.value(id)
+		if v == nil {
+			continue
+		}
+		n, err := strconv.ParseInt(string(v), 10, 64)
+		if err != nil || n > math.MaxUint32 {
+			return malformed("a delay must be a number of milliseconds up to %d: %.20q", uint32(math.MaxUint32), v)
+		}
+		p.Delay = time.Duration(max(n, 0)) * time.Millisecond
 	}
 	return nil
 }
