@@ -156,7 +156,7 @@ type replies struct {
 }
 
 func (rs *replies) mint(i *Invocation) Address {
-	name := replyPrefix + strings.ToLower(rand.Text())
+	name := replyPrefix + rand.Text()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if rs.open == nil {

@@ -130,10 +130,6 @@ func (f *frame) String() string {
 		switch h[0] {
 		case "message-id", "ack", "session", "server":
 			value = "*"
-		case "reply-to":
-			if strings.Contains(value, "$reply-") {
-				value = "*"
-			}
 		case "content-length":
 			if f.command != "MESSAGE" && f.command != "RECEIPT" {
 				continue // of an ERROR's sentence
