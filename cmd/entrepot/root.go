@@ -18,9 +18,9 @@ import (
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "entrepot",
-		Short: "A message broker on which MQTT and STOMP clients meet",
-		Long: `Entrepot is a message broker on which MQTT and STOMP clients meet: they share
-one space of topics and one set of queues.
+		Short: "A message broker on which MQTT, AMQP, STOMP and WAMP clients meet",
+		Long: `Entrepot is a message broker on which MQTT, AMQP 0-9-1, STOMP and WAMP clients
+meet: they share one space of topics and one set of queues.
 
   entrepot serve                                                 run the broker
   entrepot sub 'mqtt://127.0.0.1:1883/plant/#'                   see what comes
