@@ -16,6 +16,7 @@ const index = `Entrepot
   /healthz  200 when the process answers
   /readyz   200 when clients can connect, with the alarms that are on
   /metrics  what the broker counts
+  /api/v1   queues and delayed messages, for this machine: see 'entrepot queue'
 `
 
 // pagePolicy lets the page load what is served beside it and connect back,

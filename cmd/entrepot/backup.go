@@ -10,10 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 
 	"entrepot/adapters/admin"
 	"entrepot/conf"
+	"entrepot/core"
 	"entrepot/core/store"
 )
 
@@ -121,13 +120,7 @@ func askBackup(ctx context.Context, dir, target string) (backupAnswer, error) {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer "+at.Token)
-	to := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		network, address := "tcp", at.HTTP
-		if path, unix := strings.CutPrefix(address, "unix:"); unix {
-			network, address = "unix", path
-		}
-		return new(net.Dialer).DialContext(ctx, network, address)
-	}}
+	to := at.transport()
 	defer to.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: to}).Do(r)
 	switch {
@@ -165,11 +158,22 @@ type backups struct {
 	log   *slog.Logger
 }
 
-// takeBackups lets a broker be asked for backups at web.
-func takeBackups(web *admin.Server, k *kept, log *slog.Logger) *backups {
+// takeCommands lets a broker be asked at web for backups and for work on its
+// queues.
+func takeCommands(web *admin.Server, k *kept, of *core.Broker, log *slog.Logger) *backups {
 	b := &backups{k, newToken(), log}
 	web.HandleCommand(backupPath, b)
+	web.HandleQueues(of, b.proof())
 	return b
+}
+
+// proof is what a command on queues has to bring: the token, where there is a
+// data directory to find it in.
+func (b *backups) proof() string {
+	if b.kept.store == nil {
+		return ""
+	}
+	return b.token
 }
 
 // announce leaves word in the data directory of where to ask. What it returns

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // controlName is the file in a data directory that tells how to reach the
@@ -36,6 +40,17 @@ func writeControl(dir, address, token string) error {
 		return fmt.Errorf("control file: %w", err)
 	}
 	return nil
+}
+
+// transport reaches the broker that is meant, whatever a URL says.
+func (c control) transport() *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		network, address := "tcp", c.HTTP
+		if path, unix := strings.CutPrefix(address, "unix:"); unix {
+			network, address = "unix", path
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
 }
 
 func dropControl(dir string) error {

@@ -136,7 +136,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log, admin.Counts{
 		Name: "mqtt_told_total", Help: "Refusals and errors that MQTT clients were told of.", Label: "code", Read: m.Told})
 	carry(web, cfg, log, m, s, w)
-	asked := takeBackups(web, kept, log)
+	asked := takeCommands(web, kept, broker, log)
 	all = append(clients, front{protocol: "http", server: web, listen: cfg.HTTP.Listen})
 
 	err = open(all, log)
