@@ -59,7 +59,8 @@ func (s *Store) fail(h *handle, err error) {
 	if s.db.Load() != h {
 		return
 	}
-	err = fmt.Errorf("%w: %w", ErrFailed, err)
+	why := err
+	err = fmt.Errorf("%w: %w", ErrFailed, pathless(why))
 	s.failed, s.running = err, false
 	lost := s.waiting
 	if s.inFlight != nil {
@@ -74,10 +75,19 @@ func (s *Store) fail(h *handle, err error) {
 	s.works.Store(false)
 	s.wake.Broadcast()
 	s.eased.Broadcast()
-	s.opts.Log.Error("store failed: durable messages are refused until the disk works", "error", plain(err))
+	s.opts.Log.Error("store failed: durable messages are refused until the disk works", "error", plain(why))
 	if !s.closed {
 		s.others.Go(func() { s.recover(h, err) })
 	}
+}
+
+// pathless is an error as clients may see it: where the broker's files are is
+// none of their business.
+func pathless(err error) error {
+	if e := syscall.Errno(0); errors.As(err, &e) {
+		return e
+	}
+	return err
 }
 
 // full tells an error of a full disk.

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -28,8 +30,8 @@ type fence struct {
 	ops    sync.RWMutex  // held shared by every write that runs
 }
 
-func newFence(fs vfs.FS, dir string, failed func(error)) *fence {
-	return &fence{FS: fs, dir: dir, failed: failed, broken: make(chan struct{})}
+func newFence(under vfs.FS, dir string, failed func(error)) *fence {
+	return &fence{FS: under, dir: dir, failed: failed, broken: make(chan struct{})}
 }
 
 // close shuts the fence; true for the first.
@@ -74,9 +76,14 @@ func (f *fence) pass(op func() error) error {
 
 // must is pass for what may not fail.
 func (f *fence) must(what, name string, op func() error) {
-	if err := f.pass(op); err != nil {
-		f.fail(fmt.Errorf("%s %s: %w", what, name, err))
+	err := f.pass(op)
+	if err == nil {
+		return
 	}
+	if named := (*fs.PathError)(nil); !errors.As(err, &named) {
+		err = fmt.Errorf("%s %s: %w", what, name, err)
+	}
+	f.fail(err)
 }
 
 // inside tells the database's own files from those of a checkpoint.
@@ -172,8 +179,18 @@ func (w *fencedFile) WriteAt(p []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// Preallocate implements vfs.File; it is a hint.
+// preallocateRoom is how many times its length has to be free for a file to get
+// its blocks before it needs them.
+const preallocateRoom = 16
+
+// Preallocate implements vfs.File; it is a hint. What a log was given and does
+// not fill stays taken until the log goes: where room is short that would be
+// most of it, so there it is left out.
 func (w *fencedFile) Preallocate(offset, length int64) error {
+	u, err := w.f.GetDiskUsage(w.f.dir)
+	if err != nil || u.AvailBytes/preallocateRoom < uint64(length) {
+		return nil
+	}
 	return w.f.pass(func() error { return w.File.Preallocate(offset, length) })
 }
 
