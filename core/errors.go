@@ -40,3 +40,21 @@ func (d *Difference) Error() string {
 
 // Unwrap implements errors.
 func (d *Difference) Unwrap() error { return ErrConflict }
+
+// DiskError says in core's terms that the disk did not take something: an
+// ErrFull whose text has the reason alone, as a disk that fails is not full.
+// Nil stays nil, and what wraps ErrFull as it is.
+func DiskError(err error) error {
+	if err == nil || errors.Is(err, ErrFull) {
+		return err
+	}
+	return diskError{err}
+}
+
+type diskError struct{ error }
+
+// Error implements error.
+func (e diskError) Error() string { return "disk: " + e.error.Error() }
+
+// Unwrap implements errors.
+func (e diskError) Unwrap() []error { return []error{ErrFull, e.error} }

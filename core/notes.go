@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"entrepot/core/store"
@@ -33,7 +32,7 @@ func (s *Session) Keep(notes []Note, done func(error)) error {
 		v.store.Commit(&b, false, nil)
 		return nil
 	}
-	v.store.Commit(&b, true, func(err error) { done(diskError(err)) })
+	v.store.Commit(&b, true, func(err error) { done(DiskError(err)) })
 	return nil
 }
 
@@ -44,14 +43,6 @@ func (v *vault) put(b *store.Batch, id SessionID, n Note) {
 		return
 	}
 	b.Set(v.note(id, n.Key), n.Value)
-}
-
-// diskError says in core's terms that the disk did not take something.
-func diskError(err error) error {
-	if err == nil || errors.Is(err, ErrFull) {
-		return err
-	}
-	return fmt.Errorf("disk: %w: %w", ErrFull, err)
 }
 
 // PublishNoted is Publish with notes of the client session that are written

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -150,7 +149,7 @@ func TestPublishNoted(t *testing.T) {
 				t.Errorf("got %+v, %v", d, ok)
 			}
 			c.disk.Fail("sync", ".log", syscall.EIO)
-			if err := send("2"); !errors.Is(err, core.ErrFull) || !strings.Contains(err.Error(), "disk") {
+			if err := send("2"); !errors.Is(err, core.ErrFull) || err.Error() != "disk: store failed: input/output error" {
 				t.Errorf("a failing disk: %v", err)
 			}
 			c.state(false)

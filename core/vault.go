@@ -67,7 +67,7 @@ func (v *vault) room() error {
 	if v == nil {
 		return nil
 	}
-	return diskError(v.store.Room())
+	return DiskError(v.store.Room())
 }
 
 // sync waits until all that was written before is on the disk.
@@ -75,7 +75,7 @@ func (v *vault) sync() error {
 	if v == nil {
 		return nil
 	}
-	return diskError(v.store.Sync())
+	return DiskError(v.store.Sync())
 }
 
 // sessionRecord is a client session on disk. Fields are added, never changed.

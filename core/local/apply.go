@@ -231,7 +231,7 @@ func (a *apply) commitStored(b *core.Batch, ops []core.Op, done core.Done) {
 			a.after(err)
 		}
 		a.delaysStored(err)
-		finish(done, routed && err == nil, storeError(err))
+		finish(done, routed && err == nil, core.DiskError(err))
 	})
 	for i := range places {
 		places[i].show()

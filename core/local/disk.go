@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -27,21 +26,13 @@ type disk struct {
 	batches sync.Pool // of *store.Batch, for messages; not under Engine.mu
 }
 
-// storeError says in core's terms that the disk did not take something.
-func storeError(err error) error {
-	if err == nil || errors.Is(err, core.ErrFull) {
-		return err
-	}
-	return fmt.Errorf("disk: %w: %w", core.ErrFull, err)
-}
-
 // commit writes a change of the topology in its order; Session waits for the
 // sync, after all locks.
 func (d *disk) commit(b *store.Batch) { d.store.Commit(b, false, nil) }
 
 // ready refuses durable messages while the store does not work or is nearly
 // full.
-func (d *disk) ready() error { return storeError(d.store.Room()) }
+func (d *disk) ready() error { return core.DiskError(d.store.Room()) }
 
 // room waits while what was published runs far ahead of the disk. It flushes b
 // first: other clients wait for what is in it.
@@ -244,5 +235,5 @@ func (d *disk) newBoot() error {
 	var b store.Batch
 	b.Set(k, binary.BigEndian.AppendUint64(nil, d.boot))
 	d.commit(&b)
-	return storeError(d.store.Sync())
+	return core.DiskError(d.store.Sync())
 }

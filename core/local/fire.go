@@ -295,7 +295,7 @@ func (d *delays) withdraw(id string) (*waiter, error) {
 		return &w, nil
 	}
 	if err := d.engine.disk.store.Sync(); err != nil {
-		return nil, storeError(err)
+		return nil, core.DiskError(err)
 	}
 	if !d.take(&w) {
 		return nil, gone
@@ -306,7 +306,7 @@ func (d *delays) withdraw(id string) (*waiter, error) {
 		defer d.mu.Unlock()
 		delete(d.taken, string(w.tail()))
 		if err != nil {
-			return nil, storeError(err)
+			return nil, core.DiskError(err)
 		}
 		return nil, gone
 	}
@@ -341,7 +341,7 @@ func (e *Engine) settled() error {
 	if e.disk == nil {
 		return nil
 	}
-	return storeError(e.disk.store.Sync())
+	return core.DiskError(e.disk.store.Sync())
 }
 
 // Delayed implements core.Delays.
@@ -383,7 +383,7 @@ func (e *Engine) Delayed(after string, n int) ([]core.Delayed, error) {
 		}
 		return len(list) < n
 	})
-	return list, storeError(err)
+	return list, core.DiskError(err)
 }
 
 // show adds one to a list.

@@ -99,7 +99,7 @@ func (q *queue) readStretch(s stretch, n int, match func(*core.Message) bool) (l
 	for s.from <= s.last && len(list) < n {
 		msgs, err := q.shelf.spool.load(s.from, s.last, handful, wholeBytes)
 		if err != nil {
-			return nil, fmt.Errorf("%v: %w", q.key, storeError(err))
+			return nil, fmt.Errorf("%v: %w", q.key, core.DiskError(err))
 		}
 		if len(msgs) == 0 {
 			break

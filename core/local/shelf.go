@@ -472,7 +472,7 @@ func (q *queue) putStored(b *core.Batch, m *core.Message, to *target, done core.
 		case err != nil:
 			q.revoke(seq)
 		}
-		finish(done, err == nil, storeError(err))
+		finish(done, err == nil, core.DiskError(err))
 	})
 	batch.Reset()
 	batches.Put(batch)
