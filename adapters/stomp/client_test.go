@@ -26,6 +26,11 @@ import (
 func testServer(t testing.TB, cfg Config) (addr string, broker *core.Broker) {
 	log := slog.New(slog.DiscardHandler)
 	broker = core.NewBroker(core.DefaultConfig(), "default", local.New(log), nil, log)
+	return serve(t, cfg, broker, log), broker
+}
+
+// serve is a server for a broker, which it closes after itself.
+func serve(t testing.TB, cfg Config, broker *core.Broker, log *slog.Logger) string {
 	s := New(cfg, core.NewRealms(broker), log)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,7 +47,7 @@ func testServer(t testing.TB, cfg Config) (addr string, broker *core.Broker) {
 		}
 		broker.Close()
 	})
-	return l.Addr().String(), broker
+	return l.Addr().String()
 }
 
 // quiet is a logger for clients whose connections end before their subscriptions.

@@ -187,10 +187,11 @@ func sendArgs(f *frame) (arguments, error) {
 	return arguments{queue: q, given: len(hs) > 0}, err
 }
 
-// open declares the queue.
+// open declares the queue. Who works on one that is there needs nothing from a
+// disk that fails.
 func (s *source) open() error {
 	_, err := s.session.DeclareQueue(context.Background(), s.spec)
-	if s.lenient && errors.Is(err, core.ErrConflict) {
+	if s.lenient && (errors.Is(err, core.ErrConflict) || errors.Is(err, core.ErrFull) && s.binding == nil) {
 		_, err = s.session.DeclareQueue(context.Background(), core.QueueSpec{Key: s.spec.Key, Passive: true})
 	}
 	return err
