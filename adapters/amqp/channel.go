@@ -35,7 +35,7 @@ type channel struct {
 	// once; the client is told by then.
 	failed atomic.Pointer[fault]
 
-	consumers map[string]*consumer // by tag; changed by the reader, under conn.mu
+	consumers map[string]*consumer // by tag; under conn.mu
 
 	// Under the outbox's lock.
 	shut bool // channel.close was sent: nothing may follow on it

@@ -63,19 +63,32 @@ func (ch *channel) consumeMethod(r *frame.Reader) error {
 func (ch *channel) newConsumer(tag, queue string, noAck bool) (*consumer, error) {
 	for tag == "" {
 		ch.tags++
-		if made := fmt.Sprintf("amq.ctag-%d.%d", ch.id, ch.tags); ch.consumers[made] == nil {
+		if made := fmt.Sprintf("amq.ctag-%d.%d", ch.id, ch.tags); ch.tagged(made) == nil {
 			tag = made
 		}
 	}
 	switch {
-	case ch.consumers[tag] != nil:
+	case ch.tagged(tag) != nil:
 		return nil, refuse(frame.NotAllowed, "attempt to reuse consumer tag '%s'", tag)
-	case len(ch.consumers) >= ch.conn.cfg.MaxConsumers:
+	case ch.countConsumers() >= ch.conn.cfg.MaxConsumers:
 		return nil, refuse(frame.ResourceError, "more than %d consumers on a channel", ch.conn.cfg.MaxConsumers)
 	}
 	s := &consumer{channel: ch, tag: tag, key: core.Named(queue), noAck: noAck, prefetch: ch.prefetch}
 	s.head = frame.AppendShortText(frame.Begin(nil, ch.id, frame.BasicDeliver), tag)
 	return s, nil
+}
+
+// tagged is the consumer of a tag, nil for none.
+func (ch *channel) tagged(tag string) *consumer {
+	ch.conn.mu.Lock()
+	defer ch.conn.mu.Unlock()
+	return ch.consumers[tag]
+}
+
+func (ch *channel) countConsumers() int {
+	ch.conn.mu.Lock()
+	defer ch.conn.mu.Unlock()
+	return len(ch.consumers)
 }
 
 // consume attaches a consumer; the client is told before its first message.
@@ -148,7 +161,7 @@ func (ch *channel) cancelMethod(r *frame.Reader) error {
 	if err := ended(r); err != nil {
 		return err
 	}
-	if s := ch.consumers[tag]; s != nil {
+	if s := ch.tagged(tag); s != nil {
 		ch.conn.wait()
 		ch.cancel(s)
 	}
