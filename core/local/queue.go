@@ -246,6 +246,10 @@ func (q *queue) push(e entry) {
 	if e.deadline != 0 {
 		q.noteDate(&e)
 	}
+	if q.ready.levels == nil {
+		q.ready.ring.pushBack(e)
+		return
+	}
 	q.ready.pushBack(e)
 }
 
