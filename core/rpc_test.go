@@ -236,6 +236,9 @@ func TestReplyAddressesRefused(t *testing.T) {
 			_, err := h.ask(caller, "p", "", "q", func(p *core.Properties) { p.ReplyTo = a })
 			h.wantError(err, core.ErrNotAllowed)
 		}
+		h.must(caller.DeclareExchange(h.ctx, core.ExchangeSpec{Name: core.RPCExchange, Passive: true}))
+		h.wantError(caller.DeclareExchange(h.ctx, core.ExchangeSpec{Name: core.RPCExchange, Kind: routing.Direct}), core.ErrNotAllowed)
+		h.wantError(caller.DeleteExchange(h.ctx, core.RPCExchange, false), core.ErrNotAllowed)
 		err := caller.Bind(h.ctx, core.BindSpec{Source: core.RPCExchange, Exchange: "amq.topic", Filter: topicOf(t, "p").Filter()})
 		h.wantError(err, core.ErrUnsupported)
 	})

@@ -160,7 +160,7 @@ func (s *Session) declareExchange(ctx context.Context, x ExchangeSpec) error {
 		return err
 	}
 	defer s.verbs.RUnlock()
-	if x.Name == DefaultExchange || reservedName(x.Name) {
+	if x.Name == DefaultExchange || x.Name == RPCExchange || reservedName(x.Name) {
 		return s.declareReserved(ctx, x)
 	}
 	if err := checkName("exchange", x.Name); err != nil {
@@ -171,8 +171,11 @@ func (s *Session) declareExchange(ctx context.Context, x ExchangeSpec) error {
 
 // declareReserved lets a client make sure of what the broker has.
 func (s *Session) declareReserved(ctx context.Context, x ExchangeSpec) error {
-	if x.Name == DefaultExchange && x.Passive {
+	if (x.Name == DefaultExchange || x.Name == RPCExchange) && x.Passive {
 		return nil
+	}
+	if x.Name == RPCExchange {
+		return fmt.Errorf("exchange %q: %w: it is the broker's own", x.Name, ErrNotAllowed)
 	}
 	there := x
 	there.Passive = true
@@ -198,7 +201,7 @@ func (s *Session) deleteExchange(ctx context.Context, name string, ifUnused bool
 	if err := s.allow(auth.Declare, auth.Object{Kind: auth.Exchange, Name: name}); err != nil {
 		return err
 	}
-	if name == DefaultExchange || reservedName(name) {
+	if name == DefaultExchange || name == RPCExchange || reservedName(name) {
 		return fmt.Errorf("exchange %q: %w: it is the broker's own", name, ErrNotAllowed)
 	}
 	if err := s.begin(); err != nil {

@@ -22,7 +22,7 @@ func (c *conn) call(m *message) error {
 	if err != nil {
 		return err
 	}
-	uri, err := c.uri(m, 3, c.scratch)
+	uri, err := c.uri(m, 3, nil)
 	if err != nil {
 		return err
 	}

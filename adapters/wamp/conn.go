@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gammazero/nexus/v3/wamp"
 
@@ -36,7 +37,6 @@ type conn struct {
 	state   state
 	pending *hello // while challenged
 	message message
-	scratch []byte
 	batch   core.Batch
 	targets targets
 
@@ -82,7 +82,7 @@ type invocation struct {
 
 func newConn(s *Server, ac *adapters.Conn, e encoding) *conn {
 	c := &conn{encoding: e, server: s, cfg: &s.cfg, conn: ac, log: s.log}
-	c.in = frames{most: s.cfg.Limits.LoginBytes, text: e.text}
+	c.in = frames{most: s.cfg.Limits.LoginBytes, text: e.text, paidAt: time.Now()}
 	return c
 }
 

@@ -159,9 +159,7 @@ func (r *frames) pay(op byte, all, data int) error {
 		return nil
 	}
 	now := time.Now()
-	if !r.paidAt.IsZero() {
-		r.overhead -= int(min(now.Sub(r.paidAt).Seconds()*overheadRate, overheadBurst))
-	}
+	r.overhead -= int(min(now.Sub(r.paidAt).Seconds()*overheadRate, overheadBurst))
 	if r.paidAt = now; r.overhead > overheadBurst {
 		return &frameFault{closePolicy, "too many frames for what is in them"}
 	}

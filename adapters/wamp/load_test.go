@@ -157,6 +157,13 @@ func TestFrameFloods(t *testing.T) {
 		flood("a", clientFrame(0x89, nil))
 		s.must("a forgets", "a < closed 1008")
 		flood("b", clientFrame(0x01, nil))
+		// Pings of an ordinary client are no storm, for however long.
+		s.must("c joins")
+		for range 25_000 {
+			time.Sleep(time.Second)
+			s.must("c frame 89", "c forgets")
+		}
+		s.must("c < nothing")
 	})
 }
 

@@ -18,7 +18,7 @@ func (c *conn) request(m *message) (id uint64, options dict, uri string, err err
 	if options, err = c.dict(m, 2); err != nil {
 		return
 	}
-	b, err := c.uri(m, 3, c.scratch)
+	b, err := c.uri(m, 3, nil)
 	return id, options, string(b), err
 }
 

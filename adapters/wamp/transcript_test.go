@@ -265,6 +265,7 @@ func (s *transcript) step(line string) error {
 	case verb == "frame", verb == "bytes":
 		return raw(c, verb, what)
 	case rest == "forgets":
+		synctest.Wait()
 		c.mu.Lock()
 		c.msgs = nil
 		c.mu.Unlock()
