@@ -10,6 +10,9 @@
 //
 //	go test ./cmd/entrepot/e2e -run TestScenarios -update   # rewrite what is expected
 //
+// TestKilled starts the built program, too, kills it under load and looks at
+// what its clients were promised.
+//
 // Tests of other people's clients start the built program; their scripts lie
 // in testdata/interop.
 package e2e

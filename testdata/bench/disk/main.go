@@ -6,6 +6,7 @@
 //	go run ./testdata/bench/disk -dir /tmp/y -step retain -n 1000000
 //	go run ./testdata/bench/disk -dir /tmp/y -step sessions -n 100000
 //	go run ./testdata/bench/disk -dir /tmp/y -step start
+//	go run ./testdata/bench/disk -dir /tmp/x -step all        # all of these, as a table
 //
 // Each step is a process of its own, so that its figures are its own.
 package main
@@ -13,13 +14,17 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,10 +39,17 @@ import (
 func main() {
 	log.SetFlags(0)
 	dir := flag.String("dir", "", "data `directory`")
-	step := flag.String("step", "", "fill, start, consume, retain or sessions")
+	step := flag.String("step", "", "fill, start, consume, retain, sessions or all")
 	n := flag.Int("n", 1_000_000, "how many")
 	size := flag.Int("size", 256, "payload `bytes`")
+	heap := flag.String("heap", "", "write a heap profile to `file` at the end")
 	flag.Parse()
+	if *step == "all" && *dir != "" {
+		if err := all(*dir, *size); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	steps := map[string]func(*world, int, int) error{
 		"fill": fill, "start": start, "consume": consume, "retain": retain, "sessions": sessions}
 	f := steps[*step]
@@ -49,12 +61,52 @@ func main() {
 	if err == nil {
 		err = f(w, *n, *size)
 	}
+	if err == nil && *heap != "" {
+		err = writeHeap(*heap)
+	}
 	if err == nil {
 		err = w.close()
 	}
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// all runs every step with the full numbers, in two directories under dir that
+// it removes again, and prints a table.
+func all(dir string, size int) error {
+	queue, state := filepath.Join(dir, "queue"), filepath.Join(dir, "state")
+	defer os.RemoveAll(queue)
+	defer os.RemoveAll(state)
+	fmt.Println("| step | figures |\n|---|---|")
+	for _, s := range []struct {
+		dir, step string
+		n         int
+	}{
+		{queue, "fill", 10_000_000}, {queue, "start", 0}, {queue, "consume", 10_000_000},
+		{state, "retain", 1_000_000}, {state, "sessions", 100_000}, {state, "start", 0},
+	} {
+		c := exec.Command(os.Args[0], "-dir", s.dir, "-step", s.step, "-n", fmt.Sprint(s.n), "-size", fmt.Sprint(size))
+		c.Stderr = os.Stderr
+		out, err := c.Output()
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.step, err)
+		}
+		for line := range strings.Lines(string(out)) {
+			fmt.Printf("| %s | %s |\n", s.step, strings.TrimSpace(line))
+		}
+	}
+	return nil
+}
+
+// writeHeap leaves a profile of what is alive.
+func writeHeap(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	runtime.GC()
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
 // world is a broker without clients.
