@@ -1,0 +1,289 @@
+package coap
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plgd-dev/go-coap/v3/message"
+
+	"entrepot/core"
+	"entrepot/core/auth"
+)
+
+// protocol is this front-end's name in logs, figures and origins.
+const protocol = "coap"
+
+// counter names what the server counts.
+type counter int
+
+const (
+	countUnsent    counter = iota // confirmable messages that had no room to wait
+	countUnheard                  // confirmable messages that nobody acknowledged
+	countAgain                    // retransmissions
+	countLost                     // observers that were dropped
+	countMalformed                // datagrams that were no CoAP, or malformed
+	countDuplicate                // requests that came again
+	countBusy                     // requests that found too many others waiting
+	countChallenge                // clients that were asked for an Echo
+	counters
+)
+
+// Server serves CoAP clients on any number of sockets. Its methods may be called
+// from any goroutine.
+type Server struct {
+	cfg     Config
+	broker  *core.Broker
+	log     *slog.Logger
+	seed    maphash.Seed
+	began   time.Time
+	ids     *ids
+	bufs    buffers
+	echo    *echoes
+	uploads *assemblies
+	pages   *pages
+	fan     fan
+
+	counts    [counters]atomic.Uint64
+	queues    atomic.Uint64 // names of observers' queues
+	observers atomic.Int64
+	waiting   atomic.Int64 // requests that run aside
+
+	anonymous anonymous
+
+	conditional sync.Mutex // held by a request from its condition to its publish
+
+	watching sync.Mutex
+	watches  map[watchKey]*watch
+
+	mu      sync.Mutex
+	peers   map[route]*peer
+	sockets map[net.PacketConn]struct{}
+	stopped bool
+	stop    chan struct{}
+	wg      sync.WaitGroup
+}
+
+// New returns a server whose clients live in the first of realms. cfg must be
+// valid.
+func New(cfg Config, realms *core.Realms, log *slog.Logger) *Server {
+	broker, _ := realms.Broker("")
+	s := &Server{
+		cfg: cfg, broker: broker, log: log.With("protocol", protocol), seed: maphash.MakeSeed(),
+		began: time.Now(), ids: newIDs(cfg.exchangeLifetime(), cfg.MaxMessageIDs),
+		pages:   &pages{open: map[transfer]*page{}, most: 1000},
+		watches: map[watchKey]*watch{}, peers: map[route]*peer{}, sockets: map[net.PacketConn]struct{}{},
+		stop: make(chan struct{}),
+	}
+	s.anonymous.server = s
+	s.echo = newEchoes(s)
+	s.uploads = &assemblies{server: s, open: map[transfer]*assembly{}, peers: map[route]int{}}
+	s.wg.Go(s.sweep)
+	return s
+}
+
+// sweep forgets what is over, now and then.
+func (s *Server) sweep() {
+	t := time.NewTicker(30 * time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case now := <-t.C:
+			s.ids.sweep(now)
+			s.echo.sweep(now)
+			s.checkObservers(now)
+		}
+	}
+}
+
+// checkObservers sends the newest value again, confirmably, to those who may have
+// missed it a minute ago, and to those that nothing was heard from for long.
+func (s *Server) checkObservers(now time.Time) {
+	for _, p := range s.everyPeer() {
+		p.mu.Lock()
+		for _, o := range p.observers {
+			quiet := now.Sub(o.confirmed)
+			if !o.dirty && !o.held && (o.unsure() && quiet >= confirmWithin || quiet >= s.cfg.ObserverCheck) {
+				o.watch.again(o)
+				p.markLocked(o, now)
+			}
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (s *Server) everyPeer() []*peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*peer, 0, len(s.peers))
+	for _, p := range s.peers {
+		all = append(all, p)
+	}
+	return all
+}
+
+// Serve answers datagrams that come in on c until Shutdown, which closes it. It
+// returns at once; the error says that the server is shut down already, and c
+// is the caller's then.
+func (s *Server) Serve(c net.PacketConn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return fmt.Errorf("%s server: %w", protocol, net.ErrClosed)
+	}
+	s.sockets[c] = struct{}{}
+	k := newSocket(s, c)
+	s.wg.Go(k.read)
+	return nil
+}
+
+// Refused counts requests that a limit turned away.
+func (s *Server) Refused() uint64 { return s.counts[countBusy].Load() + s.counts[countUnsent].Load() }
+
+// Told counts what went wrong, by a word for each.
+func (s *Server) Told() map[string]uint64 {
+	names := [counters]string{"unsent", "unheard", "retransmitted", "observer_lost", "malformed", "duplicate", "busy", "echo"}
+	told := map[string]uint64{}
+	for i, name := range names {
+		told[name] = s.counts[i].Load()
+	}
+	return told
+}
+
+func (s *Server) count(c counter) { s.counts[c].Add(1) }
+
+// clock numbers values: milliseconds since the start, so that a watch that is
+// made again does not go back.
+func (s *Server) clock() uint64 { return uint64(time.Since(s.began).Milliseconds()) + 1 }
+
+func (s *Server) maxMessage() int { return s.broker.MaxMessage() }
+
+// etag is a message's ETag: a hash of what an answer with it holds.
+func (s *Server) etag(m *core.Message) []byte {
+	n := maphash.Bytes(s.seed, m.Payload)
+	if m.Props != nil {
+		n = n*31 + maphash.String(s.seed, m.Props.ContentType+"\x00"+m.Props.ContentEncoding)
+	}
+	return uint64Bytes(n)
+}
+
+// aside runs what may block on a goroutine of its own; Shutdown waits for it.
+func (s *Server) aside(f func()) { s.wg.Go(f) }
+
+// later lets a request go on aside, unless too many do.
+func (s *Server) later(r *request, f func(*request)) {
+	if s.waiting.Add(1) > int64(s.cfg.MaxWaiting) {
+		s.waiting.Add(-1)
+		s.count(countBusy)
+		r.fail(&refusal{code: refusedBusy, text: "too many requests at once", maxAge: 5})
+		return
+	}
+	c := r.detach()
+	s.aside(func() {
+		defer s.waiting.Add(-1)
+		f(c)
+	})
+}
+
+// send writes a message that needs no acknowledgement.
+func (s *Server) send(to route, m *outgoingPacket) {
+	buf := s.bufs.get()
+	if to.link.stream() {
+		buf.b = m.appendFrame(buf.b)
+	} else {
+		buf.b = m.append(buf.b)
+	}
+	to.link.write(buf.b, to.addr)
+	s.bufs.put(buf)
+}
+
+func (s *Server) sendEmpty(to route, kind message.Type, id uint16) {
+	buf := s.bufs.get()
+	buf.b = appendEmpty(buf.b, kind, id)
+	to.link.write(buf.b, to.addr)
+	s.bufs.put(buf)
+}
+
+// Shutdown stops reading, ends all observations and waits for what is under
+// way, or for ctx.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return nil
+	}
+	s.stopped = true
+	close(s.stop)
+	sockets := s.sockets
+	s.sockets = map[net.PacketConn]struct{}{}
+	s.mu.Unlock()
+	for c := range sockets {
+		// Nothing is in it any more.
+		defer c.Close()
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+	}
+	for _, p := range s.everyPeer() {
+		p.leave()
+	}
+	s.uploads.close()
+	s.pages.close()
+	done := make(chan struct{})
+	go func() {
+		s.fan.wg.Wait()
+		s.wg.Wait()
+		s.anonymous.close()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s: requests left: %w", protocol, ctx.Err())
+	}
+}
+
+// anonymous is the session of all clients that proved nothing: an address is no
+// name. It is opened by the first of them.
+type anonymous struct {
+	server *Server
+
+	mu      sync.Mutex
+	session *core.Session
+}
+
+// get returns the session; ErrNotAllowed when clients have to log in.
+func (a *anonymous) get() (*core.Session, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.session != nil {
+		return a.session, nil
+	}
+	who, err := a.server.broker.Authenticate(context.Background(), "", "")
+	if err != nil {
+		return nil, refuse(refusedUnknown, "clients have to log in")
+	}
+	a.session, err = a.server.open(who, "")
+	return a.session, err
+}
+
+func (a *anonymous) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.session != nil {
+		a.session.Close(core.CloseShutdown)
+	}
+}
+
+// open begins a session of the core.
+func (s *Server) open(who auth.Principal, remote string) (*core.Session, error) {
+	session, _, err := s.broker.Connect(context.Background(), core.Hello{
+		Protocol: protocol, Principal: who, ClientID: who.ClientID, Remote: remote})
+	return session, err
+}
