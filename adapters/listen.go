@@ -39,6 +39,18 @@ func Listen(addr string) (net.Listener, error) {
 	return l, nil
 }
 
+// ListenPacket binds addr, "host:port", for UDP as Listen does for TCP.
+func ListenPacket(addr string) (net.PacketConn, error) {
+	if _, _, err := net.SplitHostPort(addr); err != nil || strings.HasPrefix(addr, unixPrefix) {
+		return nil, fmt.Errorf("listen on %q: want host:port", addr)
+	}
+	c, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen on UDP %s: %w", addr, explained(err))
+	}
+	return c, nil
+}
+
 // explained puts a sentence before the errors that people meet.
 func explained(err error) error {
 	hint := ""

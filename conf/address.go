@@ -75,7 +75,8 @@ func loopback(host string) bool {
 
 // listeners are the addresses to open, protocol by protocol.
 func (c Config) listeners() []listenKey {
-	return []listenKey{{"mqtt", c.MQTT.Listen}, {"stomp", c.STOMP.Listen}, {"amqp", c.AMQP.Listen}, {"http", c.HTTP.Listen}}
+	return []listenKey{{"mqtt", c.MQTT.Listen}, {"stomp", c.STOMP.Listen}, {"amqp", c.AMQP.Listen},
+		{"coap", c.CoAP.Listen}, {"http", c.HTTP.Listen}}
 }
 
 type listenKey struct {
@@ -94,6 +95,9 @@ func (c Config) checkListeners() error {
 			errs = append(errs, fmt.Errorf("%s: listen: %w", k.section, err))
 		}
 		for _, a := range all {
+			if k.section == "coap" { // UDP's ports are others
+				a = "udp " + a
+			}
 			if other, taken := owners[a]; taken && !strings.HasSuffix(a, ":0") {
 				errs = append(errs, fmt.Errorf("%s: listen: %s is named by %s already", k.section, a, other))
 			}

@@ -11,6 +11,7 @@ import (
 	"entrepot/adapters"
 	"entrepot/adapters/admin"
 	"entrepot/adapters/amqp"
+	"entrepot/adapters/coap"
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
 	"entrepot/adapters/wamp"
@@ -28,6 +29,7 @@ type Config struct {
 	STOMP     stomp.Config             `toml:"stomp"`
 	AMQP      amqp.Config              `toml:"amqp"`
 	WAMP      wamp.Config              `toml:"wamp"`
+	CoAP      coap.Config              `toml:"coap"`
 	HTTP      admin.Config             `toml:"http"`
 	WebSocket adapters.WebSocketConfig `toml:"websocket"`
 	Log       Log                      `toml:"log"`
@@ -64,6 +66,7 @@ func DefaultConfig() Config {
 		STOMP:     stomp.DefaultConfig(),
 		AMQP:      amqp.DefaultConfig(),
 		WAMP:      wamp.DefaultConfig(),
+		CoAP:      coap.DefaultConfig(),
 		HTTP:      admin.DefaultConfig(),
 		WebSocket: adapters.DefaultWebSocketConfig(),
 		Log:       Log{Level: "info", Format: "text"},
@@ -99,6 +102,7 @@ func (c Config) Validate() error {
 		section("stomp", c.STOMP.Validate()),
 		section("amqp", c.AMQP.Validate()),
 		section("wamp", c.WAMP.Validate()),
+		section("coap", c.CoAP.Validate()),
 		section("http", c.HTTP.Validate()),
 		section("websocket", c.WebSocket.Validate()),
 		section("log", c.Log.Validate()),

@@ -165,7 +165,7 @@ func TestValidationNamesTheKey(t *testing.T) {
 		{"[process]\ngc_headroom = -1", "process: gc_headroom -1"},
 		{"[mqtt]\nlisten = [\"0.0.0.0:1883\"]", `mqtt: listen: "0.0.0.0:1883" can be reached from other machines`},
 		{"[stomp]\nlisten = [\"127.0.0.1:1883\"]", "stomp: listen: 127.0.0.1:1883 is named by mqtt already"},
-		{"mqtt.listen = [\"off\"]\nstomp.listen = []\namqp.listen = []\nhttp.listen = [\"off\"]", "listen: every protocol is off"},
+		{"mqtt.listen = [\"off\"]\nstomp.listen = []\namqp.listen = []\ncoap.listen = []\nhttp.listen = [\"off\"]", "listen: every protocol is off"},
 	} {
 		config, err := Load(write(t, c.text), nil)
 		if err != nil {

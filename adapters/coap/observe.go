@@ -35,9 +35,9 @@ type observer struct {
 	since     uint8
 	szx       uint8
 	budget    uint8 // bytes of the request
-	sent      bool // last counts
-	dirty     bool // in peer.dirty
-	held      bool // its first answer is not out yet
+	sent      bool  // last counts
+	dirty     bool  // in peer.dirty
+	held      bool  // its first answer is not out yet
 	gone      bool
 }
 

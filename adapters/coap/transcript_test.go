@@ -60,11 +60,13 @@ type transcript struct {
 	t   *testing.T
 	cfg Config
 	no  []string // filters that nobody may use
+	// The last ETag and Echo that came, for $ETag and $Echo.
+	seen map[message.OptionID][]byte
 }
 
 // playTranscript returns the section with what came for what is expected.
 func playTranscript(t *testing.T, text string) string {
-	tr := &transcript{t: t, cfg: DefaultConfig()}
+	tr := &transcript{t: t, cfg: DefaultConfig(), seen: map[message.OptionID][]byte{}}
 	defer func() {
 		if tr.scene != nil {
 			tr.end()
@@ -189,6 +191,9 @@ func unquote(word string) (string, error) {
 func (tr *transcript) act(c *client, verb, rest string) error {
 	switch verb {
 	case ">":
+		for id, name := range map[message.OptionID]string{message.ETag: "$ETag", message.Echo: "$Echo"} {
+			rest = strings.ReplaceAll(rest, name, "hex:"+hex.EncodeToString(tr.seen[id]))
+		}
 		p, err := readMessage(rest)
 		if err != nil {
 			return err
@@ -330,6 +335,9 @@ func (tr *transcript) news() []string {
 	for _, name := range names {
 		for _, p := range tr.clients[name].got() {
 			lines = append(lines, name+" < "+shownPacket(&p))
+			for _, o := range p.options {
+				tr.seen[o.ID] = o.Value
+			}
 		}
 	}
 	return lines

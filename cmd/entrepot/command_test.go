@@ -100,7 +100,7 @@ func start(t *testing.T, args ...string) *broker {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &broker{log: newText(), stop: cancel, code: make(chan int, 1)}
-	args = append([]string{"serve", "--mqtt", "127.0.0.1:0", "--stomp", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"}, inMemory(args)...)
+	args = append([]string{"serve", "--mqtt", "127.0.0.1:0", "--stomp", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--coap", "127.0.0.1:0", "--http", "127.0.0.1:0"}, inMemory(args)...)
 	go func() { b.code <- run(ctx, args, nil, io.Discard, b.log) }()
 	t.Cleanup(func() {
 		cancel()
@@ -183,7 +183,7 @@ func TestCommandLines(t *testing.T) {
 		{"serve --mqtt 0.0.0.0:1883", usage, "", `mqtt: listen: "0.0.0.0:1883" can be reached from other machines, and this version has no TLS`},
 		{"serve --stomp :0", usage, "", "stomp: listen: \":0\" can be reached from other machines"},
 		{"serve --mqtt 1883", usage, "", `mqtt: listen: "1883" is neither HOST:PORT nor unix:/PATH nor "off"`},
-		{"serve --mqtt off --stomp off --amqp off --http off", usage, "", "every protocol is off"},
+		{"serve --mqtt off --stomp off --amqp off --coap off --http off", usage, "", "every protocol is off"},
 		{"serve --mqtt off,127.0.0.1:0", usage, "", `"off" stands alone`},
 
 		{"serve --data /tmp/x --memory", usage, "", "--memory and --data: one or the other"},

@@ -50,7 +50,7 @@ func launch(t *testing.T, env []string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"serve", "--mqtt", "127.0.0.1:0", "--stomp", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"}, inMemory(args)...)
+	args = append([]string{"serve", "--mqtt", "127.0.0.1:0", "--stomp", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--coap", "127.0.0.1:0", "--http", "127.0.0.1:0"}, inMemory(args)...)
 	p := &process{exec.Command(path, args...), newText()}
 	p.Env = append(os.Environ(), env...)
 	p.Stderr = p.log

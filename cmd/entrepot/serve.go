@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"entrepot/adapters"
 	"entrepot/adapters/admin"
 	"entrepot/adapters/amqp"
+	"entrepot/adapters/coap"
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
 	"entrepot/adapters/wamp"
@@ -26,7 +25,7 @@ import (
 func serveCommand() *cobra.Command {
 	var file, data string
 	var memory bool
-	var mqttListen, stompListen, amqpListen, httpListen []string
+	var mqttListen, stompListen, amqpListen, coapListen, httpListen []string
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the broker",
@@ -51,6 +50,7 @@ file with all of them.`,
 	f.StringSliceVar(&mqttListen, "mqtt", nil, "listen for MQTT on `ADDRESS` (repeatable; default 127.0.0.1:1883)")
 	f.StringSliceVar(&stompListen, "stomp", nil, "listen for STOMP on `ADDRESS` (repeatable; default 127.0.0.1:61613)")
 	f.StringSliceVar(&amqpListen, "amqp", nil, "listen for AMQP 0-9-1 on `ADDRESS` (repeatable; default 127.0.0.1:5672)")
+	f.StringSliceVar(&coapListen, "coap", nil, "listen for CoAP on UDP `ADDRESS` (repeatable; default 127.0.0.1:5683)")
 	f.StringSliceVar(&httpListen, "http", nil, "listen for HTTP on `ADDRESS`: WebSockets, /healthz, /readyz, /metrics (repeatable; default 127.0.0.1:8080)")
 	f.BoolVar(&memory, "memory", false, "keep everything in memory: a restart forgets it")
 	f.StringVar(&data, "data", "", "keep what is durable in `DIR` (default entrepot-data, in the current folder)")
@@ -62,6 +62,7 @@ file with all of them.`,
 			override(&cfg.MQTT.Listen, mqttListen)
 			override(&cfg.STOMP.Listen, stompListen)
 			override(&cfg.AMQP.Listen, amqpListen)
+			override(&cfg.CoAP.Listen, coapListen)
 			override(&cfg.HTTP.Listen, httpListen)
 			if memory || f.Changed("data") {
 				cfg.Store.Data = data
@@ -93,21 +94,6 @@ func newLog(l conf.Log, to io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, o))
 }
 
-// server is what a front-end gives to be run.
-type server interface {
-	Serve(net.Listener) error
-	Shutdown(context.Context) error
-	Refused() uint64
-}
-
-// front is one protocol: its server and where that listens.
-type front struct {
-	protocol string
-	server   server
-	listen   []string
-	bound    []string // addresses, by open
-}
-
 // serve runs a broker until ctx ends, and stops it in order.
 func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	users, policy, err := access(cfg.Auth, log)
@@ -129,15 +115,15 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	var ready atomic.Bool
 
 	m, s := mqtt.New(cfg.MQTT, realms, log), stomp.New(cfg.STOMP, realms, log)
-	w := wamp.New(cfg.WAMP, cfg.WebSocket, realms, log)
-	clients := []front{{protocol: "mqtt", server: m, listen: cfg.MQTT.Listen}, {protocol: "stomp", server: s, listen: cfg.STOMP.Listen},
-		{protocol: "amqp", server: amqp.New(cfg.AMQP, realms, log), listen: cfg.AMQP.Listen}, {protocol: "wamp", server: w}}
+	w, c := wamp.New(cfg.WAMP, cfg.WebSocket, realms, log), coap.New(cfg.CoAP, realms, log)
+	clients := []front{streams("mqtt", m, cfg.MQTT.Listen), streams("stomp", s, cfg.STOMP.Listen),
+		streams("amqp", amqp.New(cfg.AMQP, realms, log), cfg.AMQP.Listen), {protocol: "wamp", server: w},
+		packets("coap", c, cfg.CoAP.Listen)}
 	var all []front
-	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log, admin.Counts{
-		Name: "mqtt_told_total", Help: "Refusals and errors that MQTT clients were told of.", Label: "code", Read: m.Told})
+	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log, told(m, c)...)
 	carry(web, cfg, log, m, s, w)
 	asked := takeCommands(web, kept, broker, log)
-	all = append(clients, front{protocol: "http", server: web, listen: cfg.HTTP.Listen})
+	all = append(clients, streams("http", web, cfg.HTTP.Listen))
 
 	err = open(all, log)
 	if err == nil {
@@ -170,6 +156,14 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	return nil
 }
 
+// told are the front-ends' own counts.
+func told(m *mqtt.Server, c *coap.Server) []admin.Counts {
+	return []admin.Counts{
+		{Name: "mqtt_told_total", Help: "Refusals and errors that MQTT clients were told of.", Label: "code", Read: m.Told},
+		{Name: "coap_told_total", Help: "What went wrong with CoAP clients, and requests that came again.", Label: "what", Read: c.Told},
+	}
+}
+
 // refused counts, by protocol, the connections that a limit turned away.
 func refused(fronts []front) map[string]uint64 {
 	n := map[string]uint64{}
@@ -188,48 +182,4 @@ func shutdown(ctx context.Context, fronts []front) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-// open binds every address first, and only then lets anybody in. Its error
-// names all addresses that cannot be had.
-func open(fronts []front, log *slog.Logger) error {
-	var errs []error
-	bound := make([][]net.Listener, len(fronts))
-	for i, f := range fronts {
-		addresses, err := conf.ParseAddresses(f.listen)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", f.protocol, err))
-		}
-		for _, a := range addresses {
-			l, err := adapters.Listen(a)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w (flag --%s, key %s.listen)", f.protocol, err, f.protocol, f.protocol))
-				continue
-			}
-			bound[i] = append(bound[i], l)
-		}
-	}
-	for i, f := range fronts {
-		for _, l := range bound[i] {
-			if len(errs) > 0 {
-				// The first errors are what counts.
-				_ = l.Close()
-				continue
-			}
-			if err := f.server.Serve(l); err != nil {
-				return err
-			}
-			fronts[i].bound = append(fronts[i].bound, shown(l.Addr()))
-			log.Info("listening", "protocol", f.protocol, "address", shown(l.Addr()))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// shown is an address as settings and clients write it.
-func shown(a net.Addr) string {
-	if a.Network() == "unix" {
-		return "unix:" + a.String()
-	}
-	return a.String()
 }

@@ -61,7 +61,7 @@ func TestDataIsThereAfterARestart(t *testing.T) {
 // The file, the environment, and the command line, each over the one before.
 func TestWhereSettingsComeFrom(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "e.toml")
-	text := "mqtt.listen = [\"127.0.0.1:1\"]\nstomp.listen = [\"off\"]\namqp.listen = [\"off\"]\n[log]\nformat = \"text\"\nlevel = \"debug\"\n[process]\ngrace = \"7s\""
+	text := "mqtt.listen = [\"127.0.0.1:1\"]\nstomp.listen = [\"off\"]\namqp.listen = [\"off\"]\ncoap.listen = [\"off\"]\n[log]\nformat = \"text\"\nlevel = \"debug\"\n[process]\ngrace = \"7s\""
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestAddressesInUse(t *testing.T) {
 	_, two := freePort(t)
 	free, address := freePort(t)
 	free.Close()
-	r := do(t, "", "serve", "--memory", "--mqtt", one, "--stomp", two, "--amqp", "off", "--http", address)
+	r := do(t, "", "serve", "--memory", "--mqtt", one, "--stomp", two, "--amqp", "off", "--coap", "off", "--http", address)
 	for _, want := range []string{
 		"mqtt: listen on " + one + ": another process has this port; end it or choose another port",
 		"(flag --mqtt, key mqtt.listen)\n",

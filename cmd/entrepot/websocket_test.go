@@ -104,7 +104,7 @@ func TestWebSocketOfAClosedProtocol(t *testing.T) {
 	ctx, cancel := contextOf(t)
 	b := &broker{log: newText(), stop: cancel, code: make(chan int, 1)}
 	go func() {
-		args := []string{"serve", "--memory", "--mqtt", "127.0.0.1:0", "--stomp", "off", "--amqp", "off", "--http", "127.0.0.1:0"}
+		args := []string{"serve", "--memory", "--mqtt", "127.0.0.1:0", "--stomp", "off", "--amqp", "off", "--coap", "off", "--http", "127.0.0.1:0"}
 		b.code <- run(ctx, args, nil, io.Discard, b.log)
 	}()
 	b.log.await(t, "msg=ready")

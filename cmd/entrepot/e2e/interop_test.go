@@ -133,7 +133,7 @@ func buildProgram(t *testing.T) string {
 func launch(t *testing.T, binary string, more ...string) *program {
 	t.Helper()
 	p := &program{ended: make(chan error, 1)}
-	p.cmd = exec.Command(binary, append([]string{"serve", "--mqtt", "127.0.0.1:0", "--stomp", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"}, more...)...)
+	p.cmd = exec.Command(binary, append([]string{"serve", "--mqtt", "127.0.0.1:0", "--stomp", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--coap", "127.0.0.1:0", "--http", "127.0.0.1:0"}, more...)...)
 	p.cmd.Dir = t.TempDir()
 	out, err := p.cmd.StderrPipe()
 	if err != nil {

@@ -47,6 +47,7 @@ func libraries() []rule {
 		{"github.com/go-stomp/stomp/v3", []string{"cmd/entrepot..."}},
 		{"github.com/gammazero/nexus/v3/wamp", []string{"adapters/wamp"}},
 		{"github.com/gorilla/websocket", []string{"adapters"}},
+		{"github.com/plgd-dev/go-coap/v3/...", []string{"adapters/coap"}},
 		{"github.com/cockroachdb/pebble/v2...", []string{"core/store"}},
 		{"github.com/plus3it/gorecurcopy", []string{"core/store"}},
 		{"github.com/pelletier/go-toml/v2...", []string{"conf"}},

@@ -1,0 +1,174 @@
+package coap
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/plgd-dev/go-coap/v3/message"
+	"github.com/plgd-dev/go-coap/v3/message/codes"
+
+	"entrepot/core"
+	"entrepot/core/local"
+)
+
+// sink is a link to clients that are not there.
+type sink struct {
+	server *Server
+	sent   atomic.Int64
+}
+
+func (k *sink) write([]byte, netip.AddrPort)     { k.sent.Add(1) }
+func (k *sink) identity() (*core.Session, error) { return k.server.anonymous.get() }
+func (k *sink) stream() bool                     { return false }
+func (k *sink) proven(netip.AddrPort) bool       { return true }
+
+func newSink(t testing.TB, cfg Config) (*sink, *core.Broker) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	b := core.NewBroker(core.DefaultConfig(), "/", local.New(log), nil, log)
+	s := New(cfg, core.NewRealms(b), log)
+	t.Cleanup(func() {
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		b.Close()
+	})
+	return &sink{server: s}, b
+}
+
+// until polls with a deadline.
+func until(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !f(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse + m.StackInuse
+}
+
+// An observer costs less than 2 KiB, and one publish reaches all.
+func TestTenThousandObservers(t *testing.T) {
+	const n = 10_000
+	k, b := newSink(t, DefaultConfig())
+	in := receiver{server: k.server}
+	before := heap()
+	for i := range n {
+		p := &outgoingPacket{kind: message.Confirmable, code: codes.GET, id: 1, token: makeToken([]byte{1, 2, 3, 4}),
+			options: options([]string{"t", "plant", "temp"}, message.Option{ID: message.Observe})}
+		in.receive(p.append(nil), route{k, netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, 1}), uint16(1024+i))})
+	}
+	until(t, "all registered", func() bool { return k.sent.Load() == n && k.server.waiting.Load() == 0 })
+	each := int64(heap()-before) / n
+	t.Logf("%d bytes an observer", each)
+	if each > 2<<10 {
+		t.Errorf("%d bytes an observer, at most 2 KiB", each)
+	}
+	k.sent.Store(0)
+	b.PublishOwn(&core.Message{Exchange: core.TopicExchange, Topic: topicNamed(t, "plant/temp"), Payload: []byte("21.5")})
+	until(t, "all notified", func() bool { return k.sent.Load() == n })
+}
+
+// A message id costs at most 64 bytes while it is remembered: 10,000 devices at
+// one message a second are 2.5 million.
+func TestMessageIDsAreSmall(t *testing.T) {
+	count := 250_000
+	if os.Getenv("ENTREPOT_SOAK") != "" {
+		count *= 10
+	}
+	cfg := DefaultConfig()
+	before := heap()
+	d := newIDs(cfg.exchangeLifetime(), cfg.MaxMessageIDs)
+	now := time.Now()
+	step := cfg.exchangeLifetime() / time.Duration(count)
+	most := uint64(0)
+	for i := range 2 * count { // so that the oldest are forgotten meanwhile
+		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, byte(i >> 8 & 31), byte(i)}), 5683)
+		key := d.key(at, uint16(i/8192))
+		if _, _, seen := d.begin(key, now); seen {
+			t.Fatalf("id %d is known", i)
+		}
+		d.end(key, bareAnswer|answer(codes.Changed), nil)
+		if now = now.Add(step); i == count || i == 2*count-1 {
+			most = max(most, heap()-before)
+		}
+	}
+	each := float64(most) / float64(count)
+	t.Logf("%.1f bytes a message id within its lifetime, %d known", each, d.count)
+	if each > 64 {
+		t.Errorf("%.1f bytes a message id, at most 64", each)
+	}
+}
+
+// Too many ids: the oldest are forgotten, and counted.
+func TestMessageIDsAreBounded(t *testing.T) {
+	d := newIDs(100*time.Second, 1000)
+	now := time.Now()
+	for i := range uint64(10_000) {
+		d.begin(i, now)
+		now = now.Add(50 * time.Millisecond)
+		if d.count > 1000 {
+			t.Fatalf("%d ids are kept", d.count)
+		}
+	}
+	if d.early == 0 {
+		t.Error("nothing was counted as forgotten early")
+	}
+}
+
+// Answers that are kept are bounded, too; beyond, a repetition is not answered
+// but is not carried out either.
+func TestAnswersAreBounded(t *testing.T) {
+	d := newIDs(time.Minute, 1000)
+	now := time.Now()
+	for i := range uint64(70) {
+		d.begin(i, now)
+		d.end(i, bodyAnswer, make([]byte, 1<<20))
+	}
+	if a, _, seen := d.begin(69, now); !seen || a != ignoredAnswer || d.bytes > maxAnswers {
+		t.Errorf("%x %v, %d bytes", a, seen, d.bytes)
+	}
+	d.sweep(now.Add(time.Hour))
+	if d.count != 0 || d.bytes != 0 {
+		t.Errorf("left: %d ids, %d bytes", d.count, d.bytes)
+	}
+}
+
+func BenchmarkPublish(b *testing.B) {
+	k, _ := newSink(b, DefaultConfig())
+	in := receiver{server: k.server}
+	p := outgoingPacket{kind: message.Confirmable, code: codes.PUT, token: makeToken([]byte{1, 2, 3, 4}),
+		options: options([]string{"t", "plant", "temp"}), payload: []byte("21.5")}
+	from := route{k, netip.MustParseAddrPort("127.0.0.1:40000")}
+	var buf []byte
+	b.ReportAllocs()
+	for i := range b.N {
+		p.id = uint16(i)
+		if p.id == 0 {
+			from.addr = netip.AddrPortFrom(from.addr.Addr(), from.addr.Port()+1)
+		}
+		buf = p.append(buf[:0])
+		in.receive(buf, from)
+	}
+}
+
+func ExampleConfig_Validate() {
+	c := DefaultConfig()
+	c.MaxBlock = 100
+	fmt.Println(c.Validate())
+	// Output: coap: max_block 100: a power of two
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"entrepot/adapters"
+	"entrepot/conf"
+)
+
+// server is what a front-end gives to be run.
+type server interface {
+	Shutdown(context.Context) error
+	Refused() uint64
+}
+
+// front is one protocol: its server and where that listens.
+type front struct {
+	protocol string
+	server   server
+	listen   []string
+	bind     func(address string) (socket, error)
+	bound    []string // addresses, by open
+}
+
+// socket is an address that was bound. It is served, or else closed.
+type socket struct {
+	at    net.Addr
+	serve func() error
+	close func() error
+}
+
+// streams is a protocol on connections.
+func streams(protocol string, s interface {
+	server
+	Serve(net.Listener) error
+}, listen []string) front {
+	return front{protocol: protocol, server: s, listen: listen, bind: func(address string) (socket, error) {
+		l, err := adapters.Listen(address)
+		if err != nil {
+			return socket{}, err
+		}
+		return socket{l.Addr(), func() error { return s.Serve(l) }, l.Close}, nil
+	}}
+}
+
+// packets is a protocol on UDP.
+func packets(protocol string, s interface {
+	server
+	Serve(net.PacketConn) error
+}, listen []string) front {
+	return front{protocol: protocol, server: s, listen: listen, bind: func(address string) (socket, error) {
+		c, err := adapters.ListenPacket(address)
+		if err != nil {
+			return socket{}, err
+		}
+		return socket{c.LocalAddr(), func() error { return s.Serve(c) }, c.Close}, nil
+	}}
+}
+
+// open binds every address first, and only then lets anybody in. Its error
+// names all addresses that cannot be had.
+func open(fronts []front, log *slog.Logger) error {
+	var errs []error
+	bound := make([][]socket, len(fronts))
+	for i, f := range fronts {
+		addresses, err := conf.ParseAddresses(f.listen)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", f.protocol, err))
+		}
+		for _, a := range addresses {
+			s, err := f.bind(a)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w (flag --%s, key %s.listen)", f.protocol, err, f.protocol, f.protocol))
+				continue
+			}
+			bound[i] = append(bound[i], s)
+		}
+	}
+	for i, f := range fronts {
+		for _, s := range bound[i] {
+			if len(errs) > 0 {
+				// The first errors are what counts.
+				_ = s.close()
+				continue
+			}
+			if err := s.serve(); err != nil {
+				return err
+			}
+			fronts[i].bound = append(fronts[i].bound, shown(s.at))
+			log.Info("listening", "protocol", f.protocol, "address", shown(s.at))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shown is an address as settings and clients write it.
+func shown(a net.Addr) string {
+	if a.Network() == "unix" {
+		return "unix:" + a.String()
+	}
+	return a.String()
+}
