@@ -224,3 +224,18 @@ func (s *Session) Retained(t routing.Topic) (*Message, error) {
 	}
 	return v.msg, nil
 }
+
+// EachRetained calls f with the last values of topics that match, in no order,
+// until it returns false; those that the session may not read are left out. f
+// is called without locks, and values that come or go meanwhile may be missed.
+func (s *Session) EachRetained(filter routing.Filter, f func(*Message) bool) {
+	s.broker.retained.order.RLock()
+	mark := s.broker.retained.mark()
+	s.broker.retained.order.RUnlock()
+	next, _ := s.broker.retained.source(filter, mark)
+	for m, ok := next(); ok; m, ok = next() {
+		if s.allowFilter(m.Topic.Filter()) == nil && !f(m) {
+			return
+		}
+	}
+}

@@ -352,3 +352,35 @@ func TestStoredAndRoutedInOneOrder(t *testing.T) {
 		}
 	})
 }
+
+// Values are listed by filter, those that the session may not read left out.
+func TestEachRetained(t *testing.T) {
+	bubble(t, func(h *house) {
+		s := h.fresh("a")
+		for _, topic := range []string{"a/1", "a/2", "b/1", "$x"} {
+			if topic[0] == '$' {
+				h.broker.PublishOwn(&core.Message{Exchange: core.TopicExchange, Topic: h.topic(topic), Payload: []byte("x"), Retain: true})
+				continue
+			}
+			h.tell(s, topic, "x", retain)
+		}
+		list := func(filter string, most int) []string {
+			var got []string
+			s.EachRetained(h.filter(filter), func(m *core.Message) bool {
+				got = append(got, m.Topic.String())
+				return len(got) < most
+			})
+			slices.Sort(got)
+			return got
+		}
+		if got := list("a/#", 10); !slices.Equal(got, []string{"a/1", "a/2"}) {
+			t.Errorf("a/#: %v", got)
+		}
+		if got := list("#", 10); !slices.Equal(got, []string{"a/1", "a/2", "b/1"}) {
+			t.Errorf("#: %v", got)
+		}
+		if got := list("#", 2); len(got) != 2 {
+			t.Errorf("two of #: %v", got)
+		}
+	})
+}

@@ -38,6 +38,13 @@ type Config struct {
 	// FilterTopics is for how many topics a new value may wait for the observer
 	// of a filter; beyond it the oldest go.
 	FilterTopics int `toml:"filter_topics"`
+	// Lease is how long a worker has for a message when it does not say, MaxLease
+	// the longest that it may ask for, MaxLeases how many may be out.
+	Lease     time.Duration `toml:"lease"`
+	MaxLease  time.Duration `toml:"max_lease"`
+	MaxLeases int           `toml:"max_leases"`
+	// CallTimeout is how long a call may take when it does not say.
+	CallTimeout time.Duration `toml:"call_timeout"`
 	// Echo asks clients whose address is not proven for an Echo option before
 	// an answer of more than three times their request (RFC 9175). Loopback
 	// addresses are not asked.
@@ -63,6 +70,10 @@ func DefaultConfig() Config {
 		MaxObservers:     100_000,
 		MaxPeerObservers: 1_000,
 		FilterTopics:     10_000,
+		Lease:            time.Minute,
+		MaxLease:         12 * time.Hour,
+		MaxLeases:        10_000,
+		CallTimeout:      time.Minute,
 		Echo:             true,
 		MaxWaiting:       10_000,
 	}
@@ -92,6 +103,9 @@ func (c Config) Validate() error {
 		{"max_peer_observers", int64(c.MaxPeerObservers), 1, 1 << 32},
 		{"filter_topics", int64(c.FilterTopics), 1, 1 << 32},
 		{"max_waiting", int64(c.MaxWaiting), 1, 1 << 32},
+		{"max_leases", int64(c.MaxLeases), 1, 1 << 32},
+		{"lease", int64(c.Lease), int64(time.Millisecond), int64(c.MaxLease)},
+		{"call_timeout", int64(c.CallTimeout), int64(time.Millisecond), int64(24 * time.Hour)},
 		{"ack_timeout", int64(c.AckTimeout), int64(10 * time.Millisecond), int64(time.Hour)},
 		{"ack_delay", int64(c.AckDelay), 0, int64(time.Minute)},
 		{"observer_check", int64(c.ObserverCheck), int64(time.Second), int64(365 * 24 * time.Hour)},

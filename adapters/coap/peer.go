@@ -320,8 +320,9 @@ func (p *peer) notify(now time.Time) bool {
 		p.dirty = append(p.dirty, o)
 	}
 	o.watch.prune()
-	p.emit(o, m, confirm, now)
-	if m.code != codes.Content { // the last one
+	last := m.code != codes.Content
+	p.emit(o, m, !stream && (confirm || last), now)
+	if last {
 		o.remove()
 	}
 	return true

@@ -14,6 +14,7 @@ import (
 
 	"entrepot/core"
 	"entrepot/core/auth"
+	"entrepot/routing"
 )
 
 // protocol is this front-end's name in logs, figures and origins.
@@ -47,6 +48,9 @@ type Server struct {
 	echo    *echoes
 	uploads *assemblies
 	pages   *pages
+	leases  *leases
+	callees *callees
+	shelf   *shelf
 	fan     fan
 
 	counts    [counters]atomic.Uint64
@@ -82,14 +86,20 @@ func New(cfg Config, realms *core.Realms, log *slog.Logger) *Server {
 	}
 	s.anonymous.server = s
 	s.echo = newEchoes(s)
+	s.leases = &leases{server: s, open: map[string]*lease{}, workers: map[workerKey]*worker{}}
+	s.callees = &callees{server: s, all: map[route][]*callee{}, open: map[string]*invocation{}, byCall: map[*core.Invocation]string{}}
+	s.shelf = &shelf{server: s, all: map[routing.Topic]*entry{}}
 	s.uploads = &assemblies{server: s, open: map[transfer]*assembly{}, peers: map[route]int{}}
 	s.wg.Go(s.sweep)
 	return s
 }
 
+// sweepEvery is how often it is looked for what is over.
+const sweepEvery = 15 * time.Second
+
 // sweep forgets what is over, now and then.
 func (s *Server) sweep() {
-	t := time.NewTicker(30 * time.Second)
+	t := time.NewTicker(sweepEvery)
 	defer t.Stop()
 	for {
 		select {
@@ -109,8 +119,8 @@ func (s *Server) checkObservers(now time.Time) {
 	for _, p := range s.everyPeer() {
 		p.mu.Lock()
 		for _, o := range p.observers {
-			quiet := now.Sub(o.confirmed)
-			if !o.dirty && !o.held && (o.unsure() && quiet >= confirmWithin || quiet >= s.cfg.ObserverCheck) {
+			quiet := now.Sub(o.confirmed) + sweepEvery
+			if !o.dirty && !o.held && (o.unsure() && quiet >= confirmWithin || quiet >= s.checkTime(o.watch.topic)) {
 				o.watch.again(o)
 				p.markLocked(o, now)
 			}
@@ -229,10 +239,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		defer c.Close()
 		_ = c.SetReadDeadline(time.Unix(1, 0))
 	}
+	for _, to := range s.callees.everywhere() {
+		s.callees.leave(to)
+	}
 	for _, p := range s.everyPeer() {
 		p.leave()
 	}
 	s.uploads.close()
+	s.leases.close()
+	s.shelf.close()
 	s.pages.close()
 	done := make(chan struct{})
 	go func() {

@@ -15,7 +15,13 @@ import (
 
 // Roots of the resources (names.md, sections 3 and 5).
 const (
-	topicRoot = "t"
+	topicRoot      = "t"
+	queueRoot      = "q"
+	exchangeRoot   = "x"
+	procedureRoot  = "rpc"
+	replyRoot      = "reply"
+	collectionRoot = "ps"
+	wellKnownRoot  = ".well-known"
 )
 
 // Codes that refusals of the server itself bear.
@@ -31,6 +37,18 @@ func (s *Server) route(r *request, topics *topicCache) {
 	switch root {
 	case topicRoot:
 		resource = func(r *request, rest [][]byte) { s.topic(r, rest, topics) }
+	case queueRoot:
+		resource = s.queue
+	case exchangeRoot:
+		resource = s.exchange
+	case procedureRoot:
+		resource = s.procedure
+	case replyRoot:
+		resource = s.reply
+	case collectionRoot:
+		resource = s.collection
+	case wellKnownRoot:
+		resource = s.wellKnown
 	}
 	switch {
 	case r.proxy:
@@ -127,6 +145,9 @@ func (s *Server) publish(r *request, session *core.Session, t routing.Topic) err
 	if err != nil {
 		return err
 	}
+	if err := s.shelf.admits(t, r); err != nil {
+		return err
+	}
 	if r.absent || len(r.match) > 0 {
 		s.conditional.Lock()
 		defer s.conditional.Unlock()
@@ -211,8 +232,11 @@ func (r *request) message(to core.Address, retain bool, known ...string) (*core.
 		p.Priority, p.HasPriority = uint8(n), true
 		m.Props = p
 	}
-	if _, ok := values["delay"]; ok {
-		return nil, refuse(codes.NotImplemented, "delayed messages")
+	if d, ok, err := milliseconds(values, "delay"); err != nil {
+		return nil, err
+	} else if ok {
+		p.Delay = d
+		m.Props = p
 	}
 	return m, nil
 }
@@ -243,6 +267,11 @@ func (r *request) plainMessage(to core.Address) *core.Message {
 
 // clear is DELETE on a topic: the value that was kept goes.
 func (s *Server) clear(r *request, session *core.Session, t routing.Topic) error {
+	if s.shelf.find(t) != nil {
+		if had, err := session.Retained(t); err == nil && had == nil {
+			return refuse(codes.NotFound, "nothing was published yet")
+		}
+	}
 	m := &core.Message{Exchange: core.TopicExchange, Topic: t, Retain: true}
 	if r.confirmable() {
 		m.Guarantee = core.Durable
@@ -255,6 +284,11 @@ func (s *Server) clear(r *request, session *core.Session, t routing.Topic) error
 func (s *Server) get(r *request, session *core.Session, t routing.Topic) error {
 	switch {
 	case r.observe == 0 && (!r.block2.there || r.block2.num == 0):
+		if s.shelf.find(t) != nil {
+			if m, err := session.Retained(t); err == nil && m == nil {
+				return refuse(codes.NotFound, "nothing was published yet")
+			}
+		}
 		s.later(r, func(r *request) {
 			r.observeResource(session, t.Filter(), func(w *watch) (*response, error) {
 				m, err := session.Retained(t)

@@ -61,7 +61,8 @@ type transcript struct {
 	cfg Config
 	no  []string // filters that nobody may use
 	// The last ETag and Echo that came, for $ETag and $Echo.
-	seen map[message.OptionID][]byte
+	seen     map[message.OptionID][]byte
+	location string // the last Location-Path, for $Location
 }
 
 // playTranscript returns the section with what came for what is expected.
@@ -194,6 +195,7 @@ func (tr *transcript) act(c *client, verb, rest string) error {
 		for id, name := range map[message.OptionID]string{message.ETag: "$ETag", message.Echo: "$Echo"} {
 			rest = strings.ReplaceAll(rest, name, "hex:"+hex.EncodeToString(tr.seen[id]))
 		}
+		rest = strings.ReplaceAll(rest, "$Location", tr.location)
 		p, err := readMessage(rest)
 		if err != nil {
 			return err
@@ -335,12 +337,24 @@ func (tr *transcript) news() []string {
 	for _, name := range names {
 		for _, p := range tr.clients[name].got() {
 			lines = append(lines, name+" < "+shownPacket(&p))
-			for _, o := range p.options {
-				tr.seen[o.ID] = o.Value
-			}
+			tr.note(&p)
 		}
 	}
 	return lines
+}
+
+// note keeps what later lines may refer to.
+func (tr *transcript) note(p *packet) {
+	location := ""
+	for _, o := range p.options {
+		tr.seen[o.ID] = o.Value
+		if o.ID == message.LocationPath {
+			location += "/" + string(o.Value)
+		}
+	}
+	if location != "" {
+		tr.location = location
+	}
 }
 
 // shownPacket is a message as transcripts have it; what differs from run to run

@@ -40,9 +40,11 @@ type watch struct {
 	log       []value // by version; some have a newer one behind them
 	newest    map[routing.Topic]uint64
 	observers []*observer
-	most      int  // observers, 0: no limit
+	most      int // observers, where limited
+	limited   bool
 	queued    bool // waits to be spread
 	full      bool
+	over      bool // the resource is gone: nothing comes any more
 	kept      *core.Message // the newest of a topic, for later blocks
 }
 
@@ -65,6 +67,9 @@ func (s *Server) join(session *core.Session, f routing.Filter) (*watch, error) {
 		}
 		w.refs = 1
 		s.watching.Unlock()
+		if c := s.shelf.find(t); c != nil {
+			w.most, w.limited = c.most, c.hasMost
+		}
 		w.err = w.open()
 		close(w.made)
 	} else {
@@ -125,13 +130,20 @@ func (s *Server) release(w *watch) {
 func (w *watch) Deliver(d core.Delivery) core.Verdict {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.over {
+		return core.Settled
+	}
 	if len(w.newest) >= w.server.cfg.FilterTopics {
 		if _, known := w.newest[d.Topic]; !known {
 			w.full = true
 			return core.Full
 		}
 	}
-	w.put(d.Topic, d.Message)
+	m := d.Message
+	if w.server.endsWhenCleared(w.topic, m) {
+		m = nil
+	}
+	w.put(d.Topic, m)
 	if !w.queued {
 		w.queued = true
 		d.Batch.Add(w)
@@ -195,10 +207,17 @@ func (w *watch) compact() {
 	w.log = kept
 }
 
-// end says to all observers that the resource is gone.
+// end says to all observers that the resource is gone; who comes later gets
+// another watch.
 func (w *watch) end() {
+	w.server.watching.Lock()
+	if key := (watchKey{w.session, w.topic}); w.server.watches[key] == w {
+		delete(w.server.watches, key)
+	}
+	w.server.watching.Unlock()
 	w.mu.Lock()
 	w.put(w.topic, nil)
+	w.over = true
 	spread := !w.queued
 	w.queued = true
 	w.mu.Unlock()
@@ -238,7 +257,7 @@ func (w *watch) more(after uint64) bool {
 func (w *watch) enter(o *observer) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.server.observers.Add(1) > int64(w.server.cfg.MaxObservers) || w.most > 0 && len(w.observers) >= w.most {
+	if w.server.observers.Add(1) > int64(w.server.cfg.MaxObservers) || w.limited && len(w.observers) >= w.most {
 		w.server.observers.Add(-1)
 		o.place = -1
 		return false
@@ -273,11 +292,11 @@ func (w *watch) leave(o *observer) {
 
 // limit sets how many observers there may be; those that are too many, the
 // youngest, are told that it is over.
-func (w *watch) limit(most int) {
+func (w *watch) limit(most int, limited bool) {
 	w.mu.Lock()
-	w.most = most
+	w.most, w.limited = most, limited
 	var over []*observer
-	if most > 0 && len(w.observers) > most {
+	if limited && len(w.observers) > most {
 		over = append(over, w.observers[most:]...)
 	}
 	w.mu.Unlock()
