@@ -55,7 +55,7 @@ func (c *client) device(n int, path ...string) int {
 	for i := range n {
 		b := c.request(message.Confirmable, codes.POST, uint16(i), path, fmt.Sprintf("%s %d", c.at, i)).append(nil)
 		wait := 2 * time.Second
-		for range 8 {
+		for range 30 {
 			c.mesh.carry(b, c.at, c.server())
 			time.Sleep(wait)
 			if c.answeredTo(uint16(i)) {

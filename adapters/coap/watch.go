@@ -44,7 +44,7 @@ type watch struct {
 	limited   bool
 	queued    bool // waits to be spread
 	full      bool
-	over      bool // the resource is gone: nothing comes any more
+	over      bool          // the resource is gone: nothing comes any more
 	kept      *core.Message // the newest of a topic, for later blocks
 }
 
