@@ -53,7 +53,7 @@ func (c *conn) callOut(id uint64, options dict, to *target, a arguments) error {
 	p.Guarantee = core.AtLeastOnce
 	spec := core.CallSpec{Message: &p.Message, Answer: c.answered, Tag: id}
 	if options != nil {
-		if err := c.describeCall(p, &spec, options); err != nil {
+		if err := c.describeCall(p, a, &spec, options); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (c *conn) callOut(id uint64, options dict, to *target, a arguments) error {
 }
 
 // describeCall reads the options of CALL.
-func (c *conn) describeCall(p *published, spec *core.CallSpec, options dict) error {
+func (c *conn) describeCall(p *published, a arguments, spec *core.CallSpec, options dict) error {
 	spec.Progress = options.flag(wamp.OptReceiveProgress)
 	if options.flag(wamp.OptProgress) {
 		return refuse(errNotYet, "progressive call invocations")
@@ -93,7 +93,7 @@ func (c *conn) describeCall(p *published, spec *core.CallSpec, options dict) err
 		p.details = c.disclosed("caller")
 	}
 	p.details = append(p.details, passedThrough(options)...)
-	return properties(&p.Properties, options)
+	return p.describe(a, options)
 }
 
 // beginCall notes a call before its answer can come; false when the id is taken or

@@ -69,7 +69,7 @@ func (c *conn) Deliver(d core.Delivery) core.Verdict {
 			return core.Full // until SUBSCRIBED is on its way
 		}
 	}
-	if !c.wants(d.Message) {
+	if !c.wants(d.Message, d.Replayed) {
 		return core.Settled
 	}
 	for i, v := range d.Matched {
@@ -90,10 +90,10 @@ func (c *conn) Deliver(d core.Delivery) core.Verdict {
 
 // wants applies publisher exclusion and the publisher's lists. Topics that begin
 // with wamp are not seen (names.md, 3).
-func (c *conn) wants(m *core.Message) bool {
+func (c *conn) wants(m *core.Message, retained bool) bool {
 	p := native(m)
 	switch {
-	case m.Origin != nil && m.Origin.Session == c.session.ID() && (p == nil || !p.includeMe):
+	case !retained && m.Origin != nil && m.Origin.Session == c.session.ID() && (p == nil || !p.includeMe):
 		return false
 	case m.Topic.First() == wampLevel:
 		return false

@@ -311,7 +311,7 @@ func addTestament(m *metaCall) (list, error) {
 	p.Message.Exchange, p.Message.Topic = to.Exchange, to.Topic
 	p.Guarantee, p.id = core.AtLeastOnce, randomID()
 	options, _ := m.kwargs.get("publish_options").(dict)
-	if err := m.describe(p, options); err != nil {
+	if err := m.describe(p, a, options); err != nil {
 		return nil, err
 	}
 	m.mu.Lock()

@@ -115,7 +115,9 @@ func carry(a arguments, scratch []byte) *published {
 	p := newPublished(len(text))
 	copy(p.Payload, text)
 	p.ContentType = typeJSON
-	p.keep(a)
+	if a.code%3 != 0 {
+		p.keep(a)
+	}
 	return p
 }
 
@@ -155,11 +157,19 @@ func carryAll(f format, a arguments) *published {
 	return p
 }
 
-// keep stores the arguments where the payload is not their own encoding's.
-func (p *published) keep(a arguments) {
-	if a.code%3 == 0 && p.ContentType == typeJSON {
-		return
+// describe reads the x_ options into a message of arguments; where they name another
+// content type, the payload does not say any more what the arguments were.
+func (p *published) describe(a arguments, options dict) error {
+	own := p.ContentType
+	err := properties(&p.Properties, options)
+	if p.ContentType != own && p.args == nil {
+		p.keep(a)
 	}
+	return err
+}
+
+// keep stores the arguments.
+func (p *published) keep(a arguments) {
 	all := append(append(make([]byte, 0, len(a.args)+len(a.kwargs)), a.args...), a.kwargs...)
 	p.code = a.code
 	p.args = all[:len(a.args):len(a.args)]

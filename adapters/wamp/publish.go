@@ -124,7 +124,7 @@ func (c *conn) publish(m *message) error {
 	p.Guarantee = core.AtLeastOnce
 	p.id = randomID()
 	if options != nil {
-		err = c.describe(p, options)
+		err = c.describe(p, a, options)
 	}
 	if err == nil {
 		err = to.err
@@ -156,7 +156,7 @@ func (c *conn) publishAcknowledged(request uint64, p *published) {
 }
 
 // describe reads the options of PUBLISH.
-func (c *conn) describe(p *published, options dict) error {
+func (c *conn) describe(p *published, a arguments, options dict) error {
 	p.Retain = options.flag("retain")
 	if v, ok := options.get(wamp.OptExcludeMe).(bool); ok {
 		p.includeMe = !v
@@ -169,7 +169,7 @@ func (c *conn) describe(p *published, options dict) error {
 		p.details = c.disclosed("publisher")
 	}
 	p.details = append(p.details, passedThrough(options)...)
-	return properties(&p.Properties, options)
+	return p.describe(a, options)
 }
 
 // disclosed is who the client is, to those who may know: role_… details.

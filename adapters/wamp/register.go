@@ -255,7 +255,7 @@ func (c *conn) answer(a arguments, options dict) (*published, error) {
 		return p, nil
 	}
 	p.details = passedThrough(options)
-	return p, properties(&p.Properties, options)
+	return p, p.describe(a, options)
 }
 
 // failed answers an invocation with an error.

@@ -49,10 +49,11 @@ func queueURI(uri string) (string, bool) {
 	return a.QueueName()
 }
 
-// readable refuses patterns that only the broker's own things match.
+// readable refuses patterns of what is no topic.
 func readable(p pattern) error {
-	if p.match == matchExact && p.filter.First()[:1] == "$" {
-		return refuse(errURI, "URIs that begin with $ are $queue.name")
+	switch p.filter.First() {
+	case queueLevel, exchangeLevel, "$share", "$delayed", "$rpc":
+		return refuse(errURI, "only $queue.name can be subscribed to beside topics")
 	}
 	return nil
 }
@@ -77,6 +78,7 @@ func (c *conn) enlist(id uint64, options dict, uri string) error {
 	m := &membership{conn: c}
 	s, created := c.realm.hold(p, m)
 	if err := c.bind(m, options.flag("get_retained")); err != nil {
+		c.part(m)
 		c.realm.release(m)
 		return err
 	}
@@ -232,15 +234,19 @@ func (c *conn) unsubscribe(m *message) error {
 // part ends what bind began.
 func (c *conn) part(m *membership) {
 	m.stage.Store(closed)
-	if m.group != nil {
-		m.group.Cancel(core.Requeue)
+	switch p := &m.sub.pattern; {
+	case p.group != "":
+		if m.group != nil {
+			m.group.Cancel(core.Requeue)
+		}
 		// Another member keeps the queue.
-		_, _ = c.session.DeleteQueue(background(), m.binding.Queue, core.DeleteOptions{})
-		return
-	}
-	if m.binding.Source != "" {
+		_, _ = c.session.DeleteQueue(background(), core.Key(core.GroupQueue, p.group, p.filter.String()), core.DeleteOptions{})
+	case m.binding.Source != "":
 		// Gone already is as good.
 		_ = c.session.Unbind(background(), m.binding)
+	}
+	if c.events != nil { // it may have waited for the membership to open
+		c.events.Resume(&c.batch)
 	}
 }
 
