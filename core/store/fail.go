@@ -114,6 +114,7 @@ func (s *Store) recover(h *handle, why error) {
 	}
 	s.lastPause = pause
 	for s.waitOpen(pause) {
+		s.sweep()
 		if s.probe() != nil {
 			continue
 		}

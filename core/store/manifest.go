@@ -12,6 +12,7 @@ type manifest struct {
 	tables map[uint64]tableInfo // those that are alive, by number
 	gone   map[uint64]bool      // those that were and are not
 	oldest uint64               // the first log that counts
+	backed bool                 // a table's number may not be its file's
 }
 
 // tableInfo is a table as the manifest has it.
@@ -63,6 +64,7 @@ func (m *manifest) edit(record []byte) error {
 		case tagNextFile, tagLastSeq, tagPrevLog, tagNoBacking:
 			d.number()
 		case tagBacking:
+			m.backed = true
 			d.number()
 			d.number()
 		case tagPointer:

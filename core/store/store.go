@@ -169,6 +169,11 @@ func (s *Store) openFirst() error {
 		return fmt.Errorf("remains of a backup: %w", err)
 	}
 	h, err := s.openHandle()
+	if err != nil && full(err) {
+		s.freeReserve()
+		s.sweep()
+		h, err = s.openHandle()
+	}
 	if err != nil {
 		return err
 	}
