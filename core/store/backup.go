@@ -96,6 +96,10 @@ func Restore(backup, dir string, log *slog.Logger) error {
 	if err := copyDir(backup, dir); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
+	// The data of a stopped broker has a reserve, which the next one makes anew.
+	if err := os.Remove(filepath.Join(dir, reserveName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("restore: %w", errors.Join(err, clearDir(dir)))
+	}
 	// To open it is the best check there is.
 	s, err := Open(dir, Options{Log: log, ReserveBytes: -1})
 	if err == nil {

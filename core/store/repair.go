@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -158,12 +159,16 @@ func (r *repairer) strange() bool {
 }
 
 // lock keeps a broker out of the directory, if it has a lock: nothing is made
-// in it.
+// in it. None can run on a disk that is read only, as one that fails may have
+// become.
 func (r *repairer) lock() (unlock func(), err error) {
 	if !slices.Contains(r.names, lockName) {
 		return func() {}, nil
 	}
 	l, err := lockDir(r.fs, r.dir)
+	if errors.Is(err, syscall.EROFS) {
+		return func() {}, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,6 +132,10 @@ const lockName = "entrepot.lock"
 // lockDir keeps other processes out of a data directory.
 func lockDir(fs vfs.FS, dir string) (io.Closer, error) {
 	lock, err := fs.Lock(fs.PathJoin(dir, lockName))
+	if errors.As(err, new(*os.PathError)) {
+		// The file could not be opened: nobody tells who has it.
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: is another entrepot running on it? (%v)", dir, ErrInUse, err)
 	}
