@@ -1,5 +1,7 @@
 """Checks with pika at one end, and clients of the other protocols at the other."""
 
+import time
+
 import mosquitto_client as mosquitto
 import paho_client as paho
 from checks import check, equal, eventually, name_of, run
@@ -260,6 +262,99 @@ def many_to_many_keep_their_order():
         equal(a.bodies(300), want)
         equal(m.payloads(300), want)
         equal([b.encode() for b in s.bodies(300)], want)
+
+
+@check()
+def priorities_from_everybody():
+    queue = name_of("amqp", "priorities")
+    with Pika() as c, paho.Client(paho.V5) as m, Stomp() as s:
+        c.queue(queue, arguments={"x-max-priority": 9})
+        c.publish("", queue, b"amqp 2", priority=2)
+        c.publish("", queue, b"amqp none")
+        eventually("2 messages", lambda: c.count(queue) == 2)
+        for p in (7, 1):
+            m.publish("$queue/" + queue, b"mqtt %d" % p, 1, props=paho.properties("PUBLISH", UserProperty=[("x-priority", str(p))]))
+        for p in (9, 4):
+            s.send("/queue/" + queue, "stomp %d" % p, headers={"priority": str(p)})
+        c.consume(queue, auto_ack=True)
+        equal(c.bodies(6), [b"stomp 9", b"mqtt 7", b"stomp 4", b"amqp 2", b"mqtt 1", b"amqp none"])
+
+
+@check("mqtt", "stomp", "amqp")
+def expired_on_the_way_to_amqp(publisher):
+    """What nobody fetched in time becomes a dead letter that tells so."""
+    queue, dead = name_of("amqp", "expired", publisher), name_of("amqp", "expired", publisher, "dead")
+    with Pika() as c, paho.Client(paho.V5) as m, Stomp() as s:
+        c.queue(dead)
+        c.queue(queue, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+        c.consume(dead, auto_ack=True)
+        if publisher == "mqtt":
+            m.publish("$queue/" + queue, b"1", 1, props=paho.properties("PUBLISH", MessageExpiryInterval=1))
+        elif publisher == "stomp":
+            s.send("/queue/" + queue, "1", headers={"expiration": "200"})
+        else:
+            c.publish("", queue, b"1", expiration="200")
+        got = c.get()
+        death = got.properties.headers["x-death"][0]
+        equal((got.body, death["reason"], death["queue"], death["original-expiration"]), (b"1", "expired", queue, "1000" if publisher == "mqtt" else "200"))
+
+
+@check("1.1", "1.2")
+def rejected_by_stomp(version):
+    queue, dead = name_of("amqp", "rejected", version), name_of("amqp", "rejected", version, "dead")
+    with Pika() as c, Stomp(version) as s:
+        c.queue(dead)
+        c.queue(queue, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+        c.consume(dead, auto_ack=True)
+        c.publish("", queue, b"no good", headers={"kept": "yes"})
+        s.subscribe("/queue/" + queue, ack="client-individual")
+        s.stomp.nack(s.get().headers["ack" if version == "1.2" else "message-id"], *(() if version == "1.2" else ("1",)), requeue="false")
+        got = c.get()
+        death = got.properties.headers["x-death"][0]
+        equal((got.body, got.properties.headers["kept"], death["reason"], death["count"]), (b"no good", "yes", "rejected", 1))
+
+
+@check("mqtt", "stomp", "amqp")
+def later_for_amqp(publisher):
+    topic, key = names("later", publisher)
+    with Pika() as c, paho.Client(paho.V5) as m, Stomp() as s:
+        listen(c, key)
+        begin = time.monotonic()
+        if publisher == "mqtt":
+            m.publish(topic, b"1", 1, props=paho.properties("PUBLISH", UserProperty=[("x-delay", "700")]))
+        elif publisher == "stomp":
+            s.send("/topic/" + key, "1", headers={"x-delay": "700"})
+        else:
+            c.publish("amq.topic", key, b"1", headers={"x-delay": 700})
+        equal(c.get().body, b"1")
+        equal(0.69 < time.monotonic() - begin < 3, True)
+
+
+@check("mqtt", "stomp")
+def later_from_amqp(subscriber):
+    topic, key = names("later-from-amqp", subscriber)
+    with Pika() as c, paho.Client(paho.V5) as m, Stomp() as s:
+        m.subscribe(topic, 1)
+        s.subscribe("/topic/" + key)
+        begin = time.monotonic()
+        c.publish("amq.topic", key, b"1", headers={"x-delay": 700, "kept": "yes"})
+        equal(m.get().payload if subscriber == "mqtt" else s.get().body.encode(), b"1")
+        equal(0.69 < time.monotonic() - begin < 3, True)
+
+
+@check()
+def the_delayed_message_exchange():
+    """As programs use RabbitMQ's plug-in."""
+    exchange, queue = name_of("amqp", "delayed"), name_of("amqp", "delayed", "queue")
+    with Pika() as c:
+        c.channel.exchange_declare(exchange, "x-delayed-message", arguments={"x-delayed-type": "direct"})
+        c.queue(queue)
+        c.channel.queue_bind(queue, exchange, "k")
+        c.consume(queue, auto_ack=True)
+        for delay in (900, 300, 600):
+            c.publish(exchange, "k", b"%d" % delay, headers={"x-delay": delay})
+        c.publish(exchange, "k", b"at once")
+        equal(c.bodies(4), [b"at once", b"300", b"600", b"900"])
 
 
 if __name__ == "__main__":
