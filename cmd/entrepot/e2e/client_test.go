@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"slices"
+	"strings"
 )
 
 // shown is a value as scripts show it: quoted when a reader could mistake it.
@@ -73,12 +75,22 @@ func (b *inbox) add(e event) {
 	b.fresh = append(b.fresh, e)
 }
 
-// take empties the inbox.
+// take empties the inbox. An AMQP client learns of returned messages and of
+// deliveries by different ways, so returns are put first.
 func (b *inbox) take() []event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fresh := b.fresh
 	b.fresh = nil
+	slices.SortStableFunc(fresh, func(x, y event) int {
+		switch first, second := strings.HasPrefix(x.end, "RETURN "), strings.HasPrefix(y.end, "RETURN "); {
+		case first && !second:
+			return -1
+		case second && !first:
+			return 1
+		}
+		return 0
+	})
 	return fresh
 }
 
