@@ -14,6 +14,7 @@ def address(name, default):
 MQTT = address("MQTT", "127.0.0.1:1883")
 STOMP = address("STOMP", "127.0.0.1:61613")
 AMQP = address("AMQP", "127.0.0.1:5672")
+COAP = address("COAP", "127.0.0.1:5683")
 
 PATIENCE = 10  # seconds until something that should come counts as lost
 QUIET = 0.3  # seconds in which something that should not come would have come

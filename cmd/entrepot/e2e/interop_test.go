@@ -29,10 +29,10 @@ const (
 func TestInterop(t *testing.T) {
 	needClients(t)
 	p := startProgram(t)
-	scripts := []string{"with_mosquitto.py", "with_paho.py", "with_stomp_py.py", "crossing.py"}
+	scripts := []string{"with_mosquitto.py", "with_paho.py", "with_stomp_py.py", "crossing.py", "with_coap_client.py"}
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(script, ".py"), func(t *testing.T) {
-			runScript(t, script, "MQTT="+p.addr("mqtt"), "STOMP="+p.addr("stomp"))
+			runScript(t, script, "MQTT="+p.addr("mqtt"), "STOMP="+p.addr("stomp"), "COAP="+p.addr("coap"))
 			if t.Failed() {
 				t.Logf("broker's log:\n%s", p.log())
 			}
@@ -46,6 +46,7 @@ func TestInterop(t *testing.T) {
 func needClients(t *testing.T) {
 	t.Helper()
 	needPrograms(t, "mosquitto-clients", "mosquitto_sub", "mosquitto_pub")
+	needPrograms(t, "libcoap3-bin", "coap-client-notls")
 	needModules(t, "python3-paho-mqtt python3-stomp", "paho.mqtt.client", "stomp")
 }
 
