@@ -28,12 +28,16 @@ class Worker:
             cwd=HERE, stdout=self.log, stderr=self.log, env=dict(os.environ, C_FORCE_ROOT="1", **env))
 
     def wait(self):
-        """Waits until the worker answers."""
+        """Waits until the worker answers, and ends it when it does not."""
         end = time.monotonic() + START
-        while not app.control.ping(destination=[self.name], timeout=0.5):
-            if self.process.poll() is not None or time.monotonic() > end:
-                self.log.seek(0)
-                raise AssertionError("no worker %s: %s" % (self.name, self.log.read()[-2000:]))
+        try:
+            while not app.control.ping(destination=[self.name], timeout=0.5):
+                if self.ended() or time.monotonic() > end:
+                    self.log.seek(0)
+                    raise AssertionError("no worker %s: %s" % (self.name, self.log.read()[-2000:]))
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def ended(self):
