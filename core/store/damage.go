@@ -30,7 +30,7 @@ func (s *Store) corrupted(info pebble.DataCorruptionInfo) {
 	s.damage.mu.Unlock()
 	if !known {
 		s.opts.Log.Error("store: damaged block; what lies in its range is not served, the rest is",
-			"file", info.Path, "error", info.Details)
+			"file", info.Path, "error", plain(info.Details))
 	}
 }
 

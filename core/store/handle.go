@@ -70,8 +70,12 @@ func damaged(err error) error {
 	return fmt.Errorf("%w: %s; \"entrepot repair NEW-DIR\" saves what can be saved of it into a new directory", ErrCorrupt, plain(err))
 }
 
-// plain is an error's text on one line.
-func plain(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// plain is an error's text on one line, without the mark that the database's own
+// have.
+func plain(err error) string {
+	text := strings.ReplaceAll(err.Error(), "<corruption detail carrier>", "")
+	return strings.Join(strings.Fields(text), " ")
+}
 
 // call runs what may write. It returns when that ends or the disk fails under
 // it, and then f never returns. A panic of the database, which it has for what

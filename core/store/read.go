@@ -30,7 +30,7 @@ func (s *Store) Get(key []byte) (value []byte, ok bool, err error) {
 
 func readError(key []byte, err error) error {
 	if pebble.IsCorruptionError(err) {
-		return fmt.Errorf("read %x: %w: %v", key, ErrCorrupt, err)
+		return fmt.Errorf("read %x: %w: %s", key, ErrCorrupt, plain(err))
 	}
 	return fmt.Errorf("read %x: %w", key, err)
 }

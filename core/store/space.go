@@ -82,8 +82,10 @@ func (s *Store) makeReserve() bool {
 		return false
 	}
 	if err := s.writeReserve(name); err != nil {
+		if s.freeReserve(); errors.Is(err, ErrClosed) {
+			return false
+		}
 		s.opts.Log.Warn("store: no reserve for a full disk", "error", err)
-		s.freeReserve()
 		return false
 	}
 	return true
