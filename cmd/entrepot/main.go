@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -18,6 +19,10 @@ const (
 	exitUsage  = 2
 )
 
+// oneStop is how close to another a signal is none of its own: who ends a whole
+// group of processes, as timeout(1) does, often signals each twice.
+const oneStop = 100 * time.Millisecond
+
 func main() {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -25,7 +30,8 @@ func main() {
 	go func() {
 		<-signals
 		cancel()
-		<-signals
+		for first := time.Now(); time.Since(first) < oneStop; <-signals {
+		}
 		fmt.Fprintln(os.Stderr, "entrepot: second signal, ending at once")
 		os.Exit(exitFailed)
 	}()

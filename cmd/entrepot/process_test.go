@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // buildFolder is where binary builds; TestMain makes and removes it.
@@ -91,8 +92,21 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	connectMQTT(t, "mqtt://"+b.address(t, "mqtt"))
 	p.signal(t, syscall.SIGTERM)
 	p.log.await(t, "msg=stopping")
+	later := time.NewTimer(2 * oneStop)
+	<-later.C
 	p.signal(t, syscall.SIGTERM)
 	if code := p.code(); code != exitFailed || !strings.Contains(p.log.String(), "second signal, ending at once") {
+		t.Errorf("exit code %d:\n%s", code, p.log)
+	}
+}
+
+// Two signals at once are one stop: timeout(1) signals the process and then its
+// group.
+func TestTwoSignalsAtOnceAreOne(t *testing.T) {
+	p := launch(t, nil)
+	p.signal(t, os.Interrupt)
+	p.signal(t, syscall.SIGTERM)
+	if code := p.code(); code != 0 || !strings.Contains(p.log.String(), "msg=stopped") {
 		t.Errorf("exit code %d:\n%s", code, p.log)
 	}
 }
