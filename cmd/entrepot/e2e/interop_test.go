@@ -41,6 +41,14 @@ func TestInterop(t *testing.T) {
 	p.stop(t)
 }
 
+// TestInteropAutobahn runs Autobahn for Python against the built program.
+func TestInteropAutobahn(t *testing.T) {
+	needModules(t, "python3-autobahn", "autobahn")
+	p := startProgram(t)
+	runScript(t, "with_autobahn.py", "WAMP=ws://"+p.addr("http")+"/ws")
+	p.stop(t)
+}
+
 // needClients skips the test where the clients are not there; continuous
 // integration has to have them.
 func needClients(t *testing.T) {
