@@ -10,6 +10,7 @@ import (
 
 	"entrepot/adapters"
 	"entrepot/adapters/amqp"
+	"entrepot/adapters/coap"
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
 	"entrepot/adapters/wamp"
@@ -25,6 +26,8 @@ type broker struct {
 	stomp *stomp.Server
 	amqp  *amqp.Server
 	wamp  *wamp.Server
+	coap  *coap.Server
+	udp   *coapNet // coap's
 }
 
 // settings are what a scenario may change.
@@ -60,6 +63,8 @@ func newBroker(s settings) *broker {
 	b.stomp = stomp.New(s.stomp, realms, log)
 	b.amqp = amqp.New(amqp.DefaultConfig(), realms, log)
 	b.wamp = wamp.New(wamp.DefaultConfig(), adapters.DefaultWebSocketConfig(), realms, log)
+	b.coap, b.udp = coap.New(coap.DefaultConfig(), realms, log), newCoAPNet()
+	_ = b.coap.Serve(b.udp) // it is not shut down
 	return b
 }
 
@@ -79,6 +84,9 @@ func (b *broker) stop(t *testing.T) {
 	}
 	if err := b.wamp.Shutdown(ctx); err != nil {
 		t.Errorf("stopping WAMP: %v", err)
+	}
+	if err := b.coap.Shutdown(ctx); err != nil {
+		t.Errorf("stopping CoAP: %v", err)
 	}
 	b.core.Close()
 }

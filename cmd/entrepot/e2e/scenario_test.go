@@ -187,6 +187,8 @@ func (st *stage) actor(protocol, verb, name string) (actor, error) {
 		a = &stompActor{name: name, dial: st.broker.dialSTOMP, client: &stompClient{inbox: &inbox{}, version: version}}
 	case "amqp":
 		a = &amqpActor{name: name, dial: st.broker.dialAMQP, box: &inbox{}}
+	case "coap":
+		a = &coapActor{name: name, net: st.broker.udp, box: &inbox{}}
 	case "wamp":
 		a = &wampActor{name: name, dial: st.broker.dialWAMP, client: newWAMPClient()}
 	default:
