@@ -327,7 +327,7 @@ func TestCallTimeout(t *testing.T) {
 		time.Sleep(time.Second - 1)
 		synctest.Wait()
 		h.want(a, "")
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		synctest.Wait()
 		h.want(a, "wamp.error.timeout")
 		if !slices.Equal(w.ended, []string{"2true"}) {

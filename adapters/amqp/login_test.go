@@ -61,11 +61,12 @@ func TestRealms(t *testing.T) {
 		if err := s.welcome("ann secret"); err != nil {
 			t.Fatal(err)
 		}
-		s.broker, locked = locked, s.broker
+		open := s.broker
+		s.broker = locked
 		if err := s.welcome("ann another"); err != nil {
 			t.Fatal(err)
 		}
-		s.broker, locked = locked, s.broker
+		s.broker = open
 		for _, c := range []struct{ line, want string }{
 			{"a> connect user=ann password=secret", ""},
 			{"a> queue.declare queue=q", ""},

@@ -70,7 +70,6 @@ type conn struct {
 	lastHeld   uint64
 	lastWorker uint64
 	testaments []testament
-	leaving    error // what kill said
 }
 
 // invocation is what the client was asked to do: a call, or a message of a queue.

@@ -386,7 +386,7 @@ func (f jsonFormat) readDict(b []byte, at int) (any, int) {
 
 // jsonNumber is a whole number where it is written as one and fits.
 func jsonNumber(text string) any {
-	if strings.IndexAny(text, ".eE") < 0 && text != "-0" {
+	if !strings.ContainsAny(text, ".eE") && text != "-0" {
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return n
 		}

@@ -11,7 +11,6 @@ import (
 type worker struct {
 	conn     *conn
 	id       uint64
-	uri      string
 	prefetch int
 	consumer core.Consumer
 

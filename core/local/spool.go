@@ -30,10 +30,6 @@ const (
 // space builds the keys of one realm.
 type space []byte
 
-func (s space) message(queue uint32, priority uint8, seq uint64) []byte {
-	return s.appendMessage(make([]byte, 0, len(s)+14), queue, priority, seq)
-}
-
 func (s space) appendMessage(k []byte, queue uint32, priority uint8, seq uint64) []byte {
 	k = append(append(k, s...), keyMessage)
 	k = binary.BigEndian.AppendUint32(k, queue)
