@@ -34,6 +34,7 @@ type Config struct {
 	WebSocket adapters.WebSocketConfig `toml:"websocket"`
 	Log       Log                      `toml:"log"`
 	Process   Process                  `toml:"process"`
+	Policies  core.PolicyConfigs       `toml:"policies"`
 }
 
 // Log says what is written to standard error.
@@ -107,6 +108,7 @@ func (c Config) Validate() error {
 		section("websocket", c.WebSocket.Validate()),
 		section("log", c.Log.Validate()),
 		section("process", c.Process.Validate()),
+		section("policies", c.Policies.Validate()),
 	}
 	return errors.Join(append(errs, c.checkListeners())...)
 }

@@ -91,6 +91,9 @@ func TestVariablesAreDifferent(t *testing.T) {
 func TestEveryKeyTakesItsDefaultAsText(t *testing.T) {
 	c, want := Config{}, DefaultConfig()
 	for i, s := range want.settings() {
+		if s.key() == "policies" { // stands in the file only
+			continue
+		}
 		var text string
 		switch v := s.value.Interface().(type) {
 		case time.Duration:

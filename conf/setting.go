@@ -1,9 +1,12 @@
 package conf
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,6 +65,10 @@ func (s setting) set(v any) error {
 		return s.setList(v)
 	}
 	switch s.value.Kind() {
+	case reflect.Slice:
+		return s.setTables(v)
+	case reflect.Map:
+		return assign[map[string]any](s.value, v, "a table such as { x-max-length = 1000 }")
 	case reflect.Bool:
 		return assign[bool](s.value, v, "true or false")
 	case reflect.String:
@@ -119,6 +126,37 @@ func (s setting) setList(v any) error {
 	return nil
 }
 
+// setTables takes a list of tables, each for a struct of the slice.
+func (s setting) setTables(v any) error {
+	tables, ok := v.([]any)
+	list := reflect.MakeSlice(s.value.Type(), len(tables), len(tables))
+	for i, one := range tables {
+		table, is := one.(map[string]any)
+		if ok = ok && is; !ok {
+			break
+		}
+		known := map[string]setting{}
+		for _, s := range settingsOf(nil, list.Index(i)) {
+			known[s.key()] = s
+		}
+		for _, key := range slices.Sorted(maps.Keys(table)) {
+			in, found := known[key]
+			err := unknown(key, false, slices.Sorted(maps.Keys(known)))
+			if found {
+				err = in.set(table[key])
+			}
+			if err != nil {
+				return fmt.Errorf("%d: %s: %w", i+1, key, err)
+			}
+		}
+	}
+	if !ok {
+		return wants("sections such as [["+s.key()+"]]", v)
+	}
+	s.value.Set(list)
+	return nil
+}
+
 func (s setting) setInteger(v any) error {
 	n, ok := v.(int64)
 	if text, is := v.(string); is {
@@ -166,6 +204,8 @@ func (s setting) setText(text string) error {
 		return s.set(list)
 	}
 	switch s.value.Kind() {
+	case reflect.Slice:
+		return errors.New("stands in the settings file only")
 	case reflect.String:
 	case reflect.Bool:
 		if b, err := strconv.ParseBool(text); err == nil {

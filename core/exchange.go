@@ -1,6 +1,10 @@
 package core
 
-import "entrepot/routing"
+import (
+	"fmt"
+
+	"entrepot/routing"
+)
 
 // ExchangeSpec describes an exchange to declare.
 type ExchangeSpec struct {
@@ -50,4 +54,30 @@ type BindSpec struct {
 	AtMostOnce bool
 	Replay     Replay
 	By         SessionID
+}
+
+// RoutingTopic is the topic that a routing key in dotted spelling is on an
+// exchange; on the default exchange a key is a queue's name, one level. It
+// returns an error wrapping ErrInvalid for what is none.
+func RoutingTopic(exchange, key string) (routing.Topic, error) {
+	if exchange == DefaultExchange {
+		a, err := QueueAddress(key)
+		return a.Topic, err
+	}
+	t, err := routing.Dotted.ParseTopic(key)
+	if err != nil {
+		return t, fmt.Errorf("routing key %q: %w: %w", key, ErrInvalid, err)
+	}
+	return t, nil
+}
+
+// Validate returns an error for a key that its exchange cannot route.
+func (d *DeadLetter) Validate() error {
+	if d == nil || !d.HasKey {
+		return nil
+	}
+	if _, err := RoutingTopic(d.Exchange, d.Key); err != nil {
+		return fmt.Errorf("argument x-dead-letter-routing-key: %w", err)
+	}
+	return nil
 }

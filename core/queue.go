@@ -109,6 +109,7 @@ type QueueInfo struct {
 	// DeadLetters were given up and wait for a queue that takes them; they
 	// count in Bytes, not in Messages.
 	DeadLetters int
+	Policy      string // the name of the one that it has; "": none
 }
 
 // DeleteOptions restrict a delete.

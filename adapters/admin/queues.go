@@ -21,6 +21,7 @@ type QueueShown struct {
 	Bytes       int64  `json:"bytes"`
 	Consumers   int    `json:"consumers"`
 	DeadLetters int    `json:"dead_letters"` // given up, no queue takes them yet
+	Policy      string `json:"policy,omitempty"`
 }
 
 // MessageShown is a message in an answer.
@@ -165,7 +166,7 @@ func statusOf(err error) int {
 func (q *queues) list(*http.Request) (o Outcome, err error) {
 	for _, i := range q.broker.Queues() {
 		if i.Key.Kind == core.NamedQueue {
-			o.Queues = append(o.Queues, QueueShown{i.Key.Name, i.Messages, i.Unsettled, i.Bytes, i.Consumers, i.DeadLetters})
+			o.Queues = append(o.Queues, QueueShown{i.Key.Name, i.Messages, i.Unsettled, i.Bytes, i.Consumers, i.DeadLetters, i.Policy})
 		}
 	}
 	o.Count = len(o.Queues)

@@ -35,11 +35,15 @@ func openStore(c store.Config, log *slog.Logger) (*kept, error) {
 }
 
 // broker makes a realm's broker with what is kept of it.
-func (k *kept) broker(c core.Config, realm string, p auth.Policy, log *slog.Logger) (*core.Broker, error) {
-	if k.store == nil {
-		return core.NewBroker(c, realm, local.New(log), p, log), nil
+func (k *kept) broker(c core.Config, realm string, p auth.Policy, log *slog.Logger, rules core.PolicyConfigs) (*core.Broker, error) {
+	policies, err := core.NewPolicies(rules)
+	if err != nil {
+		return nil, fmt.Errorf("policies: %w", err)
 	}
-	engine, err := local.Open(log, k.store, realm)
+	if k.store == nil {
+		return core.NewBroker(c, realm, local.New(log, local.WithPolicies(policies)), p, log), nil
+	}
+	engine, err := local.Open(log, k.store, realm, local.WithPolicies(policies))
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -119,9 +120,10 @@ func queueList() *cobra.Command {
 		}
 		out := c.OutOrStdout()
 		// A pipe that was closed shows at the last of them.
-		_, err = fmt.Fprintf(out, "%9s %9s %12s %9s %12s  %s\n", "ready", "unsettled", "bytes", "consumers", "dead letters", "queue")
+		_, err = fmt.Fprintf(out, "%9s %9s %12s %9s %12s  %-16s %s\n", "ready", "unsettled", "bytes", "consumers", "dead letters", "policy", "queue")
 		for _, q := range o.Queues {
-			_, err = fmt.Fprintf(out, "%9d %9d %12d %9d %12d  %s\n", q.Messages, q.Unsettled, q.Bytes, q.Consumers, q.DeadLetters, q.Name)
+			_, err = fmt.Fprintf(out, "%9d %9d %12d %9d %12d  %-16s %s\n", q.Messages, q.Unsettled, q.Bytes, q.Consumers, q.DeadLetters,
+				cmp.Or(q.Policy, "-"), q.Name)
 		}
 		return err
 	}

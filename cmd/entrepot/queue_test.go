@@ -17,7 +17,7 @@ func TestQueueCommands(t *testing.T) {
 	}
 	well(t, "pub", "-q", "1", b.mqtt+"/$queue/parked", "four")
 	on := func(args ...string) string { return well(t, append(args, "--data", data)...) }
-	if out := on("queue", "list"); !strings.Contains(out, "        3         0           11         0            0  orders\n") {
+	if out := on("queue", "list"); !strings.Contains(out, "        3         0           11         0            0  -                orders\n") {
 		t.Errorf("list:\n%s", out)
 	}
 	out := on("queue", "peek", "orders", "--count", "2")

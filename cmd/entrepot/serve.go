@@ -105,7 +105,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 		return err
 	}
 	defer kept.close()
-	broker, err := kept.broker(cfg.Broker, "/", policy, log)
+	broker, err := kept.broker(cfg.Broker, "/", policy, log, cfg.Policies)
 	if err != nil {
 		return err
 	}

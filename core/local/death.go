@@ -1,7 +1,6 @@
 package local
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -181,49 +180,25 @@ func keysOf(m *core.Message) []any {
 	return keys
 }
 
-// topicOf is the topic that a routing key is on an exchange.
-func topicOf(exchange, key string) (routing.Topic, error) {
-	if exchange == core.DefaultExchange {
-		a, err := core.QueueAddress(key)
-		return a.Topic, err
-	}
-	t, err := routing.Dotted.ParseTopic(key)
-	if err != nil {
-		return t, fmt.Errorf("routing key %q: %w: %w", key, core.ErrInvalid, err)
-	}
-	return t, nil
-}
-
-// checkDeadLetter refuses a key that its exchange cannot route.
-func checkDeadLetter(d *core.DeadLetter) error {
-	if d == nil || !d.HasKey {
-		return nil
-	}
-	if _, err := topicOf(d.Exchange, d.Key); err != nil {
-		return fmt.Errorf("argument x-dead-letter-routing-key: %w", err)
-	}
-	return nil
-}
-
 // readdress sends a dead letter to the exchange, under the key that the queue
 // says or its own.
 func readdress(m *core.Message, d *core.DeadLetter) (err error) {
 	from := m.Exchange
 	m.Exchange = d.Exchange
 	if d.HasKey {
-		m.Topic, err = topicOf(d.Exchange, d.Key)
+		m.Topic, err = core.RoutingTopic(d.Exchange, d.Key)
 		return err
 	}
 	if (from == core.DefaultExchange) == (d.Exchange == core.DefaultExchange) {
 		return nil
 	}
-	if m.Topic, err = topicOf(d.Exchange, keyOf(from, m.Topic)); err != nil {
+	if m.Topic, err = core.RoutingTopic(d.Exchange, keyOf(from, m.Topic)); err != nil {
 		return err
 	}
 	cc := m.Props.CC
 	m.Props.CC = nil
 	for _, t := range cc {
-		if t, err := topicOf(d.Exchange, keyOf(from, t)); err == nil {
+		if t, err := core.RoutingTopic(d.Exchange, keyOf(from, t)); err == nil {
 			m.Props.CC = append(m.Props.CC, t)
 		}
 	}

@@ -49,7 +49,8 @@ type queueRecord struct {
 	Exclusive  bool `json:",omitempty"`
 	AutoDelete bool `json:",omitempty"`
 	By         core.SessionID
-	Args       []byte `json:",omitempty"` // core.AppendHeaders
+	Args       []byte `json:",omitempty"` // core.AppendHeaders of what was declared
+	Levels     int    `json:",omitempty"` // x-max-priority, where a policy gave it
 }
 
 // exchangeRecord is a durable exchange on disk.
@@ -119,7 +120,7 @@ func (d *disk) harden(q *queue) {
 
 func queueOnDisk(q *queue) []byte {
 	return record(queueRecord{Number: q.shelf.spool.queue, Exclusive: q.exclusive, AutoDelete: q.autoDelete, By: q.by,
-		Args: core.AppendHeaders(nil, q.args.Headers())})
+		Args: core.AppendHeaders(nil, q.declared().Headers()), Levels: q.ruledLevels()})
 }
 
 func exchangeOnDisk(s *core.ExchangeSpec) []byte {

@@ -28,9 +28,10 @@ type Engine struct {
 	start time.Time
 	gens  generations
 
-	plain  core.QueueArgs // of queues without arguments; never changed
-	topics *exchange      // amq.topic
-	byName *exchange      // the default exchange, which the router does not know
+	plain    core.QueueArgs // of queues without arguments; never changed
+	policies *core.Policies
+	topics   *exchange // amq.topic
+	byName   *exchange // the default exchange, which the router does not know
 
 	unroutable   atomic.Uint64
 	deadLettered atomic.Uint64
@@ -52,7 +53,7 @@ type Engine struct {
 var _ core.Engine = (*Engine)(nil)
 
 // New returns an engine with the standard exchanges.
-func New(log *slog.Logger) *Engine {
+func New(log *slog.Logger, options ...Option) *Engine {
 	e := &Engine{
 		log: log, start: time.Now().Add(-1),
 		gens:      generations{seed: maphash.MakeSeed()},
@@ -65,6 +66,9 @@ func New(log *slog.Logger) *Engine {
 		tries:     freeTries,
 	}
 	e.delays = &delays{engine: e, wall: time.Now}
+	for _, o := range options {
+		o(e)
+	}
 	for _, s := range standard() {
 		if err := e.DeclareExchange(context.Background(), s); err != nil {
 			panic("local: standard exchange: " + err.Error()) // a fault of this file
@@ -157,7 +161,7 @@ func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueIn
 	if s.Passive {
 		return core.QueueInfo{}, err
 	}
-	if err := errors.Join(supported(s.Key, s.Args), checkDeadLetter(s.Args.DeadLetter)); err != nil {
+	if err := errors.Join(supported(s.Key, s.Args), s.Args.DeadLetter.Validate()); err != nil {
 		return core.QueueInfo{}, fmt.Errorf("%v: %w", s.Key, err)
 	}
 	q = newQueue(e, s)
@@ -165,7 +169,7 @@ func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueIn
 	e.queues[s.Key] = q
 	e.named(s.Key)
 	q.used()
-	return core.QueueInfo{Key: s.Key}, nil
+	return core.QueueInfo{Key: s.Key, Policy: q.policy()}, nil
 }
 
 // named forgets the default exchange's route to a queue that came or went.

@@ -238,7 +238,7 @@ func (e *Engine) ReplayDead(from core.QueueKey, most int, match func(*core.Messa
 		keys, _ := last.Get(deathKeys)
 		if list, ok := keys.([]any); ok && len(list) > 0 {
 			key, _ := list[0].(string)
-			if t, err := topicOf(back.Exchange, key); err == nil {
+			if t, err := core.RoutingTopic(back.Exchange, key); err == nil {
 				back.Topic = t
 			}
 		}

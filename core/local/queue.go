@@ -18,11 +18,12 @@ import (
 type queue struct {
 	engine *Engine
 	key    core.QueueKey
-	args   *core.QueueArgs // the engine's own when there are none
+	args   *core.QueueArgs // with the policy's; the engine's own when there are none
 	drops  *core.Drops
 	by     core.SessionID
 	named  *target // of the default exchange; nil for queues that have no name there
 	limit  int     // how often a message may be given back; negative: for ever
+	ruling *ruling // nil: no policy
 
 	durable               atomic.Bool
 	exclusive, autoDelete bool
@@ -70,15 +71,9 @@ type queue struct {
 }
 
 func newQueue(e *Engine, s core.QueueSpec) *queue {
-	q := &queue{engine: e, key: s.Key, args: &e.plain, drops: s.Drops, by: s.By, exclusive: s.Exclusive, autoDelete: s.AutoDelete}
+	q := &queue{engine: e, key: s.Key, drops: s.Drops, by: s.By, exclusive: s.Exclusive, autoDelete: s.AutoDelete}
 	q.durable.Store(s.Durable)
-	if !reflect.ValueOf(s.Args).IsZero() {
-		q.args = &s.Args
-	}
-	q.limit = limitOf(s.Key, q.args)
-	if n := q.args.MaxPriority; n > 0 {
-		q.ready.levels = newLevels(n, q.args.MaxOvertakes)
-	}
+	q.rule(&s.Args)
 	if s.Key.Kind == core.NamedQueue {
 		q.named = &target{queue: q}
 	}
@@ -100,7 +95,7 @@ func (q *queue) differs(s *core.QueueSpec) *core.Difference {
 	if q.key.Kind == core.GroupQueue {
 		return nil
 	}
-	a, b := *q.args, s.Args
+	a, b := *q.declared(), s.Args
 	a.Shown, b.Shown = nil, nil
 	switch {
 	case s.Exclusive != q.exclusive || s.Exclusive && s.By != q.by:
@@ -147,7 +142,7 @@ func (q *queue) info() core.QueueInfo {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := core.QueueInfo{Key: q.key, Messages: q.waiting(), Unsettled: q.held, Bytes: q.bytes, Consumers: len(q.consumers),
-		DeadLetters: q.letters.count()}
+		DeadLetters: q.letters.count(), Policy: q.policy()}
 	if q.busy != nil && !q.dead {
 		i.Unsettled++ // on its way
 	}

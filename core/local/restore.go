@@ -18,8 +18,8 @@ import (
 // what an earlier one left there. The store is the caller's to close, after
 // the last use of the engine. Errors: store.ErrCorrupt where what names the
 // queues and exchanges is damaged; damage in messages stops only their queue.
-func Open(log *slog.Logger, st *store.Store, realm string) (*Engine, error) {
-	e := New(log)
+func Open(log *slog.Logger, st *store.Store, realm string, options ...Option) (*Engine, error) {
+	e := New(log, options...)
 	d := &disk{store: st, space: append([]byte(realm), 0)}
 	if err := d.newBoot(); err != nil {
 		return nil, fmt.Errorf("realm %q: %w", realm, err)
@@ -95,6 +95,7 @@ func (e *Engine) restoreQueues(d *disk) error {
 		}
 		q := newQueue(e, core.QueueSpec{Key: k, Durable: true, Exclusive: r.Exclusive, AutoDelete: r.AutoDelete,
 			Args: args, By: r.By})
+		q.keepLevels(r.Levels)
 		q.shelf = newShelf(q, &spool{store: d.store, space: d.space, queue: r.Number, boot: d.boot})
 		d.next = max(d.next, r.Number)
 		e.queues[k] = q
@@ -147,6 +148,7 @@ func (e *Engine) restoreMessages(d *disk) error {
 		e.countEach(d, byNumber, at)
 	}
 	for _, q := range e.queues {
+		q.freeLevels(d)
 		q.counted()
 		if q.args.LastValueKey != "" {
 			q.readAll()
@@ -269,6 +271,9 @@ func (q *queue) started() {
 	}
 	if s.dates.soonest != 0 {
 		q.arm(s.dates.soonest)
+	}
+	if q.over(0, 0) { // by a policy that is new
+		go q.drainAlone()
 	}
 }
 
