@@ -1,5 +1,4 @@
-// Package coap is the CoAP front-end (RFC 7252, 7641, 7959, 7967, 8132, 8323,
-// 9175) on core.Session.
+// Package coap is the CoAP front-end (RFC 7252, 7641, 7959, 7967, 8132, 9175) on core.Session.
 //
 // A packet comes in by a socket, is decoded (message), looked up among those
 // that were answered (ids), checked (request) and handed to a resource: topic

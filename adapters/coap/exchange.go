@@ -11,20 +11,17 @@ import (
 	"entrepot/core"
 )
 
-// link is a way to clients: a UDP socket, a DTLS or TCP connection.
+// link is a way to clients: a UDP socket.
 type link interface {
 	// write sends one message; a datagram that is lost is not told.
 	write(b []byte, to netip.AddrPort)
 	// identity is the session that its clients act by.
 	identity() (*core.Session, error)
-	// stream tells that messages arrive, in their order (RFC 8323).
-	stream() bool
 	// proven tells that a client is where it says.
 	proven(at netip.AddrPort) bool
 }
 
-// route is where a client is; it compares. A connection is one route wherever
-// its client goes.
+// route is where a client is; it compares.
 type route struct {
 	link link
 	addr netip.AddrPort
@@ -55,7 +52,7 @@ func (x *exchange) confirmable() bool { return x.kind == message.Confirmable }
 // wait is called when a resource left without an answer: a confirmable request
 // is acknowledged soon.
 func (x *exchange) wait() {
-	if !x.confirmable() || x.to.link.stream() {
+	if !x.confirmable() {
 		return
 	}
 	x.mu.Lock()
@@ -130,11 +127,7 @@ func (x *exchange) answer(res *response) {
 		x.remember(bareAnswer|answer(res.code), nil)
 	}
 	buf := x.server.bufs.get()
-	if x.to.link.stream() {
-		buf.b = p.appendFrame(buf.b)
-	} else {
-		buf.b = p.append(buf.b)
-	}
+	buf.b = p.append(buf.b)
 	if p.kind == message.Acknowledgement && len(res.options)+len(res.payload) > 0 && x.kept {
 		x.remember(bodyAnswer, append([]byte(nil), buf.b...))
 	}
@@ -145,7 +138,7 @@ func (x *exchange) answer(res *response) {
 // silent ends an exchange without an answer: a confirmable request is at least
 // acknowledged.
 func (x *exchange) silent(acked bool) {
-	if acked || !x.confirmable() || x.to.link.stream() {
+	if acked || !x.confirmable() {
 		x.remember(ignoredAnswer, nil)
 		return
 	}

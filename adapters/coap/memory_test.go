@@ -26,7 +26,6 @@ type sink struct {
 
 func (k *sink) write([]byte, netip.AddrPort)     { k.sent.Add(1) }
 func (k *sink) identity() (*core.Session, error) { return k.server.anonymous.get() }
-func (k *sink) stream() bool                     { return false }
 func (k *sink) proven(netip.AddrPort) bool       { return true }
 
 func newSink(t testing.TB, cfg Config) (*sink, *core.Broker) {

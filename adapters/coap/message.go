@@ -137,26 +137,3 @@ func uintBytes(n uint32) []byte {
 	}
 	return append([]byte(nil), b[i:]...)
 }
-
-// appendFrame writes a message for a stream (RFC 8323, 3.2): its length is in
-// front, and it has neither kind nor id.
-func (p *outgoingPacket) appendFrame(b []byte) []byte {
-	body := p.appendBody(nil)
-	b = appendFrameHead(b, len(body), p.token.n)
-	b = append(b, byte(p.code))
-	b = append(b, p.token.bytes()...)
-	return append(b, body...)
-}
-
-// appendFrameHead writes the first byte and the extended length.
-func appendFrameHead(b []byte, n int, token uint8) []byte {
-	switch {
-	case n < 13:
-		return append(b, byte(n)<<4|token)
-	case n < 269:
-		return append(b, 13<<4|token, byte(n-13))
-	case n < 65805:
-		return binary.BigEndian.AppendUint16(append(b, 14<<4|token), uint16(n-269))
-	}
-	return binary.BigEndian.AppendUint32(append(b, 15<<4|token), uint32(n-65805))
-}

@@ -47,7 +47,7 @@ func (o *observer) confirms(now time.Time) bool {
 }
 
 // unsure tells that the last notification may have been lost.
-func (o *observer) unsure() bool { return o.sent && o.since > 0 && !o.peer.to.link.stream() }
+func (o *observer) unsure() bool { return o.sent && o.since > 0 }
 
 // lost implements owner.
 func (o *observer) lost() {

@@ -159,14 +159,10 @@ func (p *peer) pump(now time.Time) {
 	}
 }
 
-// fly sends a confirmable message and waits for its acknowledgement; on a stream
-// it is simply sent. With mu held.
+// fly sends a confirmable message and waits for its acknowledgement. With mu
+// held.
 func (p *peer) fly(m *outgoingPacket, o owner, now time.Time) {
 	m.kind, m.id = message.Confirmable, p.takeID()
-	if p.to.link.stream() {
-		p.server.send(p.to, m)
-		return
-	}
 	f := &p.flight
 	f.active, f.id, f.tries, f.sent, f.owner = true, m.id, 0, now, o
 	f.bytes = m.append(nil)
@@ -301,9 +297,8 @@ func (p *peer) markLocked(o *observer, now time.Time) {
 // notify sends the next notification; false when it has to wait. With mu held.
 func (p *peer) notify(now time.Time) bool {
 	o := p.dirty[0]
-	stream := p.to.link.stream()
-	confirm := !stream && o.confirms(now)
-	if !stream && !confirm && p.server.cfg.Pacing && now.Before(p.ready) {
+	confirm := o.confirms(now)
+	if !confirm && p.server.cfg.Pacing && now.Before(p.ready) {
 		p.pause(p.ready.Sub(now))
 		return false
 	}
@@ -321,7 +316,7 @@ func (p *peer) notify(now time.Time) bool {
 	}
 	o.watch.prune()
 	last := m.code != codes.Content
-	p.emit(o, m, !stream && (confirm || last), now)
+	p.emit(o, m, confirm || last, now)
 	if last {
 		o.remove()
 	}

@@ -205,11 +205,7 @@ func (s *Server) later(r *request, f func(*request)) {
 // send writes a message that needs no acknowledgement.
 func (s *Server) send(to route, m *outgoingPacket) {
 	buf := s.bufs.get()
-	if to.link.stream() {
-		buf.b = m.appendFrame(buf.b)
-	} else {
-		buf.b = m.append(buf.b)
-	}
+	buf.b = m.append(buf.b)
 	to.link.write(buf.b, to.addr)
 	s.bufs.put(buf)
 }

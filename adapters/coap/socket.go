@@ -78,9 +78,6 @@ func (k *socket) write(b []byte, to netip.AddrPort) {
 // identity implements link.
 func (k *socket) identity() (*core.Session, error) { return k.server.anonymous.get() }
 
-// stream implements link.
-func (k *socket) stream() bool { return false }
-
 // proven implements link.
 func (k *socket) proven(at netip.AddrPort) bool { return at.Addr().Unmap().IsLoopback() }
 
@@ -173,7 +170,7 @@ func (in *receiver) request(size int, from route) {
 // handle checks the options and hands a request to its resource.
 func (in *receiver) handle(r *request) {
 	if err := r.read(); err != nil {
-		if !r.confirmable() && !r.to.link.stream() {
+		if !r.confirmable() {
 			r.silent(true) // RFC 7252, 5.4.1: rejected
 			return
 		}
