@@ -35,7 +35,8 @@ type Engine interface {
 	// Publish routes m and puts it into every queue that it matches, or none
 	// when one refuses. done may be nil.
 	Publish(b *Batch, m *Message, done Done)
-	// Apply does all of ops or none.
+	// Apply does all of ops or none. A settlement of what was in a queue that is
+	// deleted does nothing and is no refusal.
 	Apply(b *Batch, ops []Op, done Done)
 	Stats() EngineStats
 }

@@ -50,9 +50,10 @@ func (s *Session) place(l *Lane, done Done) Done {
 }
 
 // Apply does all of ops or none: transactions, ack with publish. Refusals as
-// of Publish, and ErrNotFound for a delivery that is not held, ErrInvalid for
-// a consumer of another session, ErrUnsupported for a retained message. Calls
-// and answers among them are made when all else is done.
+// of Publish, and ErrNotFound for a delivery that is not held, unless its queue
+// was deleted: that is settled already. ErrInvalid for a consumer of another
+// session, ErrUnsupported for a retained message. Calls and answers among them
+// are made when all else is done.
 func (s *Session) Apply(l *Lane, ops []Op, done Done) {
 	if l == nil {
 		l = &Lane{Batch: &Batch{}}

@@ -88,27 +88,15 @@ func (ch *channel) settleLater(taken []heldMessage, o core.Outcome) error {
 	return nil
 }
 
-// commit does all of it or none. A delivery whose queue was deleted is settled.
+// commit does all of it or none.
 func (ch *channel) commit() {
 	t := ch.transaction
 	ch.transaction = &transaction{}
-	ops := t.ops[:0]
-	gone := map[core.Consumer]bool{}
-	for i := range t.taken {
-		if s := t.taken[i].from; s.gone.Load() {
-			gone[s.queue] = true
-		}
-	}
-	for _, op := range t.ops {
-		if op.Consumer == nil || !gone[op.Consumer] {
-			ops = append(ops, op)
-		}
-	}
 	ch.mu.Lock()
 	starved := ch.held.release(t.taken)
 	ch.mu.Unlock()
 	c := ch.conn
-	c.session.Apply(ch.lane, ops, func(_ bool, err error) {
+	c.session.Apply(ch.lane, t.ops, func(_ bool, err error) {
 		switch {
 		case err == nil:
 			c.reply(ch, frame.TxCommitOK, nil)

@@ -12,6 +12,7 @@ func applyTests() []test {
 		{"Apply publishes and settles", applyAll},
 		{"Apply keeps the order of its publishes", applyOrder},
 		{"Apply with a settlement that is not held does nothing", applyUnknown},
+		{"Apply settles what went with its queue, and does the rest", applyDeleted},
 		{"Apply to an exchange that is not there does nothing", applyNowhere},
 		{"Apply tells when a message is unroutable", applyUnroutable},
 		{"Apply tells which messages are unroutable, and only when it does the rest", applyUnrouted},
@@ -75,6 +76,23 @@ func applyUnknown(r *rig) {
 		r.wantInfo(out, 0, 0, 0)
 	}
 	r.ack(c, got...)
+}
+
+func applyDeleted(r *rig) {
+	in, out := r.queue("in"), r.queue("out")
+	pull, err := r.engine.Consume(r.ctx, in, core.ConsumeOptions{Pull: true}, r.probe())
+	r.must(err)
+	r.send("", "in", "1")
+	d, ok := pull.Get()
+	if !ok {
+		r.Fatal("nothing to get")
+	}
+	_, err = r.engine.DeleteQueue(r.ctx, in, core.DeleteOptions{})
+	r.must(err)
+	_, err = r.apply(settlement(pull, core.Ack, d), r.publication("", "out", "a"))
+	r.must(err)
+	r.wantInfo(out, 1, 0, 1)
+	pull.Cancel(core.Requeue)
 }
 
 func applyNowhere(r *rig) {

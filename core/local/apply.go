@@ -122,6 +122,9 @@ func (a *apply) claim(op *core.Op) error {
 	for q.busy == c && q.out == op.Seq {
 		q.awaitDeliver() // the client was quicker than its Deliver
 	}
+	if q.dead {
+		return nil // it went with its queue
+	}
 	e, ok := c.release(op.Seq)
 	if !ok {
 		return fmt.Errorf("%v: delivery %d: %w", q.key, op.Seq, core.ErrNotFound)
