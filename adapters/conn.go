@@ -55,6 +55,7 @@ type Conn struct {
 
 	reader
 	alarm  Alarm
+	quiet  time.Duration // how long the client may be silent, 0: for ever
 	kicked atomic.Pointer[error]
 }
 
@@ -70,6 +71,26 @@ func (c *Conn) Carrier() net.Conn { return c.conn }
 func (c *Conn) AwaitRoom() {
 	if c.Outbox.crowded.Load() {
 		c.waitForRoom()
+	}
+}
+
+// Await waits for done, or until Kick. The client need not be heard meanwhile,
+// as nobody listens. Called from Feed, with the batch flushed, after log-in.
+func (c *Conn) Await(done <-chan struct{}) {
+	c.Wheel().Stop(&c.alarm)
+	for waits := true; waits; {
+		kick := c.Outbox.nextUnblock()
+		if c.kicked.Load() != nil {
+			return
+		}
+		select {
+		case <-kick: // or there is room in the outbox
+		case <-done:
+			waits = false
+		}
+	}
+	if c.quiet > 0 {
+		c.Wheel().Set(&c.alarm, c.quiet, c.timeout)
 	}
 }
 
@@ -97,7 +118,7 @@ func (c *Conn) LoggedIn(maxFrame int, quiet time.Duration) {
 		c.loggedIn = true
 		c.server.loggedIn(c)
 	}
-	c.maxFrame = maxFrame
+	c.maxFrame, c.quiet = maxFrame, quiet
 	if quiet == 0 {
 		c.Wheel().Stop(&c.alarm)
 		return

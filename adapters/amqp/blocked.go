@@ -2,28 +2,28 @@ package amqp
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"entrepot/adapters/amqp/frame"
 	"entrepot/core"
 )
 
 // blocked tells clients that publish of the broker's alarms (RabbitMQ,
-// connection.blocked), if they can be told.
+// connection.blocked), if they can be told, and keeps those waiting that would
+// lose messages by the disk's.
 type blocked struct {
 	stop func()
+	disk atomic.Bool // the disk alarm is on and the broker does not stop
 
 	mu        sync.Mutex
+	space     chan struct{}             // closed when disk becomes false; nil before
 	reasons   map[core.AlarmKind]string // of those that are on
 	publishes bool
 	told      bool
 }
 
 // watchAlarms begins with what is on already.
-func (c *conn) watchAlarms() {
-	if c.client.blocked {
-		c.blocked.stop = c.realm.WatchAlarms(c.alarm)
-	}
-}
+func (c *conn) watchAlarms() { c.blocked.stop = c.realm.WatchAlarms(c.alarm) }
 
 func (c *conn) stopAlarms() {
 	if c.blocked.stop != nil {
@@ -36,6 +36,9 @@ func (c *conn) alarm(a core.Alarm) {
 	b := &c.blocked
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if a.Kind == core.DiskAlarm {
+		b.setDisk(a.On)
+	}
 	if b.reasons == nil {
 		b.reasons = map[core.AlarmKind]string{}
 	}
@@ -47,10 +50,42 @@ func (c *conn) alarm(a core.Alarm) {
 	c.tellBlocked()
 }
 
+// setDisk is with mu held.
+func (b *blocked) setDisk(on bool) {
+	if was := b.disk.Swap(on); was == on {
+		return
+	}
+	if on {
+		b.space = make(chan struct{})
+	} else {
+		close(b.space)
+	}
+}
+
+// noDisk lets go who waits for the disk, as the broker stops.
+func (b *blocked) noDisk() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.setDisk(false)
+}
+
+// awaitDisk keeps a durable message back while the disk alarm is on, and with it
+// all that the client sends after it: nothing else would tell the client that the
+// message was refused. As RabbitMQ, which then reads no publisher at all.
+func (c *conn) awaitDisk() {
+	b := &c.blocked
+	b.mu.Lock()
+	space := b.space
+	b.mu.Unlock()
+	c.Idle()
+	c.conn.Await(space)
+	c.feeding.Store(true)
+}
+
 // publishes notes that the client publishes.
 func (c *conn) publishes() {
 	b := &c.blocked
-	if b.stop == nil || c.published {
+	if !c.client.blocked || c.published {
 		return
 	}
 	c.published = true

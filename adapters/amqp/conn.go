@@ -187,6 +187,7 @@ func (c *conn) Idle() {
 // Shutdown implements adapters.Protocol.
 func (c *conn) Shutdown() {
 	c.refuse(&fault{code: frame.ConnectionForced, text: "broker forced connection closure with reason 'shutdown'"})
+	c.blocked.noDisk()
 }
 
 // Closed implements adapters.Protocol.

@@ -181,6 +181,9 @@ func (ch *channel) publish(m *core.Message, in *content) error {
 	case ch.confirming:
 		done = ch.confirmed
 	}
+	if ch.conn.blocked.disk.Load() && !ch.confirming && (m.Guarantee == core.Durable || m.Retain) {
+		ch.conn.awaitDisk()
+	}
 	ch.conn.session.Publish(ch.lane, m, done)
 	return nil
 }
