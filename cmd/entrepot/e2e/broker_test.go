@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,10 +35,20 @@ type broker struct {
 type settings struct {
 	mqtt  mqtt.Config
 	stomp stomp.Config
+	// arguments of all named queues, by a policy
+	arguments map[string]any
 }
 
 // set changes one setting, from a script's word.
 func (s *settings) set(word string) error {
+	if argument, ok := strings.CutPrefix(word, "policy."); ok {
+		name, value, _ := strings.Cut(argument, "=")
+		if s.arguments == nil {
+			s.arguments = map[string]any{}
+		}
+		s.arguments[name] = value
+		return nil
+	}
 	switch word {
 	case "mqtt.origin_property":
 		s.mqtt.OriginProperty = true
@@ -52,12 +63,20 @@ func (s *settings) set(word string) error {
 // startBroker starts a broker with default settings and no listener.
 func startBroker(t *testing.T) *broker {
 	t.Helper()
-	return newBroker(settings{mqtt.DefaultConfig(), stomp.DefaultConfig()})
+	return newBroker(settings{mqtt: mqtt.DefaultConfig(), stomp: stomp.DefaultConfig()})
 }
 
 func newBroker(s settings) *broker {
 	log := slog.New(slog.DiscardHandler)
-	b := &broker{core: core.NewBroker(core.DefaultConfig(), "/", local.New(log), nil, log)}
+	var options []local.Option
+	if s.arguments != nil {
+		policies, err := core.NewPolicies(core.PolicyConfigs{{Name: "script", Pattern: ".", Arguments: s.arguments}})
+		if err != nil {
+			panic("scenario: " + err.Error()) // a fault of the script
+		}
+		options = append(options, local.WithPolicies(policies))
+	}
+	b := &broker{core: core.NewBroker(core.DefaultConfig(), "/", local.New(log, options...), nil, log)}
 	realms := core.NewRealms(b.core)
 	b.mqtt = mqtt.New(s.mqtt, realms, log)
 	b.stomp = stomp.New(s.stomp, realms, log)

@@ -118,7 +118,7 @@ func play(t *testing.T, sec *section) {
 
 // readSettings takes the lines "with SETTING" off a section's beginning.
 func readSettings(steps []*step) (settings, []*step, error) {
-	set := settings{mqtt.DefaultConfig(), stomp.DefaultConfig()}
+	set := settings{mqtt: mqtt.DefaultConfig(), stomp: stomp.DefaultConfig()}
 	for len(steps) > 0 && len(steps[0].words) == 2 && steps[0].words[0].text == "with" {
 		if err := set.set(steps[0].words[1].text); err != nil {
 			return set, nil, err

@@ -35,7 +35,7 @@ func TestSlowSubscribers(t *testing.T) {
 }
 
 func runFlood(t *testing.T, withSlow bool) time.Duration {
-	set := settings{mqtt.DefaultConfig(), stomp.DefaultConfig()}
+	set := settings{mqtt: mqtt.DefaultConfig(), stomp: stomp.DefaultConfig()}
 	set.mqtt.QueueLength, set.stomp.SubscriptionLength = waiting, waiting
 	b := newBroker(set)
 	defer b.stop(t)
