@@ -117,7 +117,8 @@ func (b *Broker) Alarms() []Alarm {
 }
 
 // WatchAlarms has f called at every alarm's going on or off, in order, and
-// before WatchAlarms returns for each that is on. f must not block. After stop,
+// before WatchAlarms returns for each that is on: before anything is refused for
+// it, and when nothing is any more. f must not block. After stop,
 // which f does not call, f is not called any more.
 func (b *Broker) WatchAlarms(f func(Alarm)) (stop func()) {
 	a := &b.alarms
@@ -229,19 +230,28 @@ func (b *Broker) found(k AlarmKind, have uint64) {
 		}
 	}
 	a.mu.Unlock()
-	if on || changed {
-		b.applyAlarm(now)
-	}
-	if !changed {
-		return
+	tell := func() {
+		for _, w := range watching {
+			w.told(now)
+		}
 	}
 	if on {
-		b.log.Warn("alarm on", "realm", b.realm, "kind", k.String(), "reason", now.String())
-	} else {
-		b.log.Info("alarm off", "realm", b.realm, "kind", k.String(), "now", now.String())
+		tell() // before anything is refused, so that who can waits instead
+		b.applyAlarm(now)
+	} else if changed {
+		b.applyAlarm(now)
+		tell()
 	}
-	for _, w := range watching {
-		w.told(now)
+	if changed {
+		b.logAlarm(now)
+	}
+}
+
+func (b *Broker) logAlarm(now Alarm) {
+	if now.On {
+		b.log.Warn("alarm on", "realm", b.realm, "kind", now.Kind.String(), "reason", now.String())
+	} else {
+		b.log.Info("alarm off", "realm", b.realm, "kind", now.Kind.String(), "now", now.String())
 	}
 }
 

@@ -287,3 +287,27 @@ func TestDiskAlarm(t *testing.T) {
 		h.wantNotes(s)
 	})
 }
+
+// Who is told of the disk alarm can still keep back what would be refused.
+func TestDiskAlarmIsToldFirst(t *testing.T) {
+	inBunker(t, func(c *bunker) {
+		h := &c.house
+		g := &gauges{}
+		g.free.Store(1 << 30)
+		h.broker.Probe(g.probes())
+		s := h.fresh("a", expiry(core.Forever))
+		c.lasting(s, "a", "t")
+		var told []error
+		stop := h.broker.WatchAlarms(func(core.Alarm) {
+			s.Publish(nil, h.note("t", "x", durable), func(_ bool, err error) { told = append(told, err) })
+		})
+		defer stop()
+		for _, free := range []uint64{120 << 20, 1 << 30} {
+			g.free.Store(free)
+			pass(time.Second)
+		}
+		if len(told) != 2 || told[0] != nil || told[1] != nil {
+			t.Errorf("publishing when told: %v", told)
+		}
+	})
+}
