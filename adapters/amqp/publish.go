@@ -181,7 +181,7 @@ func (ch *channel) publish(m *core.Message, in *content) error {
 	case ch.confirming:
 		done = ch.confirmed
 	}
-	if ch.conn.blocked.disk.Load() && !ch.confirming && (m.Guarantee == core.Durable || m.Retain) {
+	if ch.conn.blocked.disk.Load() && !ch.confirming && (m.Guarantee == core.Durable || m.Retain && len(m.Payload) > 0) {
 		ch.conn.awaitDisk()
 	}
 	ch.conn.session.Publish(ch.lane, m, done)
