@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // A decoded value is one of: nil, bool, int64, uint64 (beyond int64), float64,
@@ -105,7 +106,7 @@ func keyText(v any) string {
 	case string:
 		return v
 	case []byte:
-		return string(v)
+		return strings.ToValidUTF8(string(v), "\uFFFD")
 	case int64:
 		return strconv.FormatInt(v, 10)
 	}
