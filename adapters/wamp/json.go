@@ -131,6 +131,9 @@ func skipString(b []byte) (int, error) {
 		}
 		switch b[at] {
 		case '"':
+			if !utf8.Valid(b[1:at]) {
+				return 0, errText
+			}
 			return at + 1, nil
 		case '\\':
 			n, err := skipEscape(b[at:])
