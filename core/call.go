@@ -57,7 +57,7 @@ type Call struct {
 	caller *Session
 	timer  *time.Timer
 
-	prev, next *Call // under caller.calls.mu
+	link[Call] // under caller.calls.mu
 
 	mu     sync.Mutex // held over Answer for progress
 	done   bool
@@ -74,7 +74,7 @@ type Invocation struct {
 	call *Call
 	reg  *Registration
 
-	prev, next *Invocation // under reg.session.calls.mu
+	link[Invocation] // under reg.session.calls.mu
 
 	// Under call.mu.
 	handing bool // Invoke runs

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 
 	"entrepot/core/auth"
@@ -97,8 +96,8 @@ type sessionCalls struct {
 	mu     sync.Mutex
 	ended  bool
 	regs   map[*Registration]struct{}
-	made   callList // as a caller
-	held   heldList // as a callee
+	made   chain[Call, *Call]             // as a caller
+	held   chain[Invocation, *Invocation] // as a callee
 	queues map[queueBinding]*queueCallee
 }
 
@@ -132,17 +131,8 @@ func (c *sessionCalls) end(s *Session) {
 	c.ended = true
 	regs, queues := c.regs, c.queues
 	c.regs, c.queues = nil, nil
-	var made []*Call
-	for call := c.made.first; call != nil; call = call.next {
-		made = append(made, call)
-	}
-	var held []*Invocation
-	for i := c.held.first; i != nil; i = i.next {
-		held = append(held, i)
-	}
+	made, held := c.made.oldestFirst(), c.held.oldestFirst()
 	c.mu.Unlock()
-	slices.Reverse(made) // the oldest first
-	slices.Reverse(held)
 	for r := range regs {
 		s.unregistered(r)
 	}
@@ -159,65 +149,34 @@ func (c *sessionCalls) end(s *Session) {
 	b.Flush()
 }
 
-// callList and heldList are lists through their elements, so that a call needs
-// no other memory.
-type callList struct{ first *Call }
-
-type heldList struct{ first *Invocation }
-
 // add is false when the session has ended.
 func (c *sessionCalls) add(call *Call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended {
-		return false
+	if !c.ended {
+		c.made.push(call)
 	}
-	if call.next = c.made.first; call.next != nil {
-		call.next.prev = call
-	}
-	c.made.first = call
-	return true
+	return !c.ended
 }
 
 func (c *sessionCalls) remove(call *Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case call.prev != nil:
-		call.prev.next = call.next
-	case c.made.first == call:
-		c.made.first = call.next
-	}
-	if call.next != nil {
-		call.next.prev = call.prev
-	}
-	call.prev, call.next = nil, nil
+	c.made.remove(call)
 }
 
+// hold is false when the session has ended.
 func (c *sessionCalls) hold(i *Invocation) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended {
-		return false
+	if !c.ended {
+		c.held.push(i)
 	}
-	if i.next = c.held.first; i.next != nil {
-		i.next.prev = i
-	}
-	c.held.first = i
-	return true
+	return !c.ended
 }
 
 func (c *sessionCalls) release(i *Invocation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case i.prev != nil:
-		i.prev.next = i.next
-	case c.held.first == i:
-		c.held.first = i.next
-	}
-	if i.next != nil {
-		i.next.prev = i.prev
-	}
-	i.prev, i.next = nil, nil
+	c.held.remove(i)
 }
