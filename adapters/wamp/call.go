@@ -14,15 +14,7 @@ const maxTimeout = 365 * 24 * time.Hour
 
 // call calls a procedure (WAMP, Calling and Invocations).
 func (c *conn) call(m *message) error {
-	id, err := c.encoding.id(m, 1)
-	if err != nil {
-		return err
-	}
-	options, err := c.dict(m, 2)
-	if err != nil {
-		return err
-	}
-	uri, err := c.uri(m, 3, nil)
+	id, options, uri, err := c.request(m, 1)
 	if err != nil {
 		return err
 	}
@@ -175,11 +167,7 @@ func (c *conn) receivedDetails(d dict, m *core.Message) dict {
 
 // cancel gives a call up (WAMP, Call Canceling).
 func (c *conn) cancel(m *message) error {
-	id, err := c.encoding.id(m, 1)
-	if err != nil {
-		return err
-	}
-	options, err := c.dict(m, 2)
+	id, options, err := c.opening(m, 1)
 	if err != nil {
 		return err
 	}

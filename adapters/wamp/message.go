@@ -247,6 +247,25 @@ func (e *encoding) isNull(raw []byte) bool {
 	return raw[0] == 0xF6 || raw[0] == 0xF7
 }
 
+// opening reads an id and options, from element at on.
+func (e *encoding) opening(m *message, at int) (id uint64, options dict, err error) {
+	if id, err = e.id(m, at); err != nil {
+		return 0, nil, err
+	}
+	options, err = e.dict(m, at+1)
+	return id, options, err
+}
+
+// request is opening with a URI behind, as most requests have it. The URI is
+// good until the message is.
+func (e *encoding) request(m *message, at int) (id uint64, options dict, uri []byte, err error) {
+	if id, options, err = e.opening(m, at); err != nil {
+		return 0, nil, nil, err
+	}
+	uri, err = e.uri(m, at+2, nil)
+	return id, options, uri, err
+}
+
 // payload reads the arguments that a message ends with.
 func (e *encoding) payload(m *message, at int) (arguments, error) {
 	a := arguments{code: e.code}

@@ -102,15 +102,7 @@ func printAddress(a core.Address) string {
 
 // publish sends an event on its way (WAMP, Publishing and Events).
 func (c *conn) publish(m *message) error {
-	id, err := c.encoding.id(m, 1)
-	if err != nil {
-		return err
-	}
-	options, err := c.dict(m, 2)
-	if err != nil {
-		return err
-	}
-	uri, err := c.uri(m, 3, nil)
+	id, options, uri, err := c.request(m, 1)
 	if err != nil {
 		return err
 	}

@@ -22,10 +22,11 @@ type registration struct {
 
 // register (WAMP, Registering and Unregistering).
 func (c *conn) register(m *message) error {
-	id, options, uri, err := c.request(m)
+	id, options, at, err := c.request(m, 1)
 	if err != nil {
 		return err
 	}
+	uri := string(at)
 	if c.registered() >= c.cfg.MaxRegistrations {
 		c.refuse(wamp.REGISTER, id, refuse(errTooMany, "more than %d registrations", c.cfg.MaxRegistrations))
 		return nil
@@ -213,11 +214,7 @@ func (r *registration) Ended(b *core.Batch, i *core.Invocation, how core.CancelM
 // yield answers an invocation (WAMP, Calling and Invocations). One that nobody
 // waits for any more is dropped: the answer crossed the end.
 func (c *conn) yield(m *message) error {
-	id, err := c.encoding.id(m, 1)
-	if err != nil {
-		return err
-	}
-	options, err := c.dict(m, 2)
+	id, options, err := c.opening(m, 1)
 	if err != nil {
 		return err
 	}
@@ -264,15 +261,7 @@ func (c *conn) failed(m *message) error {
 	if !ok || wamp.MessageType(request) != wamp.INVOCATION {
 		return violated("ERROR for a message of type %d", request)
 	}
-	id, err := c.encoding.id(m, 2)
-	if err != nil {
-		return err
-	}
-	details, err := c.dict(m, 3)
-	if err != nil {
-		return err
-	}
-	uri, err := c.uri(m, 4, nil)
+	id, details, uri, err := c.request(m, 2)
 	if err != nil {
 		return err
 	}

@@ -10,24 +10,13 @@ import (
 	"entrepot/routing"
 )
 
-// request reads what SUBSCRIBE, REGISTER and CALL begin with.
-func (c *conn) request(m *message) (id uint64, options dict, uri string, err error) {
-	if id, err = c.encoding.id(m, 1); err != nil {
-		return
-	}
-	if options, err = c.dict(m, 2); err != nil {
-		return
-	}
-	b, err := c.uri(m, 3, nil)
-	return id, options, string(b), err
-}
-
 // subscribe (WAMP, Subscribing and Unsubscribing).
 func (c *conn) subscribe(m *message) error {
-	id, options, uri, err := c.request(m)
+	id, options, at, err := c.request(m, 1)
 	if err != nil {
 		return err
 	}
+	uri := string(at)
 	c.batch.Flush() // what follows may wait
 	if name, ok := queueURI(uri); ok {
 		err = c.take(id, name, uri)
