@@ -65,7 +65,8 @@ type conn struct {
 	ended   bool   // connection.close or close-ok was sent: nothing may follow
 	writes  uint32 // counts what was sent, for the heartbeat
 
-	heartbeat heartbeat
+	beat      adapters.Beat // AMQP 0-9-1, 4.2.7
+	heartbeat time.Duration // as negotiated, 0: none
 
 	mu       sync.Mutex // the maps of channels and their consumers, for resume
 	channels map[uint16]*channel
@@ -190,9 +191,13 @@ func (c *conn) Shutdown() {
 	c.blocked.noDisk()
 }
 
+// written is how much was sent, and whether that was all. Under the outbox's
+// lock.
+func (c *conn) written() (writes uint32, ended bool) { return c.writes, c.ended }
+
 // Closed implements adapters.Protocol.
 func (c *conn) Closed(err error) {
-	c.heartbeat.stop(c)
+	c.beat.Stop(c.conn)
 	c.conn.Wheel().Stop(&c.closing)
 	reason := core.CloseLost
 	switch {

@@ -143,7 +143,7 @@ func (c *conn) tuneOK(r *frame.Reader) error {
 		return err
 	}
 	c.channelMax, c.frameMax = channels, int(size)
-	c.heartbeat.interval = time.Duration(beat) * time.Second
+	c.heartbeat = time.Duration(beat) * time.Second
 	c.phase = awaitsOpen
 	return nil
 }
@@ -193,11 +193,13 @@ func (c *conn) open(r *frame.Reader) error {
 	c.channels = map[uint16]*channel{}
 	c.conn.OnRoom(c.resume)
 	// Twice the interval, for networks and for the wheel.
-	c.conn.LoggedIn(c.frameMax, 2*c.heartbeat.interval)
+	c.conn.LoggedIn(c.frameMax, 2*c.heartbeat)
 	c.conn.Pace(func() (time.Duration, bool) { return c.session.Pace(nil) })
 	c.phase = isOpen
 	c.reply(nil, frame.ConnectionOpenOK, func(b []byte) []byte { return frame.AppendShortText(b, "") })
-	c.heartbeat.start(c)
+	if c.heartbeat > 0 {
+		c.beat.Start(c.conn, c.heartbeat, frame.AppendHeartbeat(nil), c.written)
+	}
 	c.watchAlarms()
 	return nil
 }

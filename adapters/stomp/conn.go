@@ -41,7 +41,7 @@ type conn struct {
 	ended  bool    // ERROR was sent: nothing may follow it
 	writes uint32  // counts what was sent, for the heart-beat
 
-	heartBeat heartBeat
+	heartBeat adapters.Beat
 
 	user, clientID string
 	transactions   map[string]*transaction // by id as written
@@ -156,9 +156,13 @@ func (c *conn) Shutdown() {
 	b.Flush()
 }
 
+// written is how much was sent, and whether that was all. Under the outbox's
+// lock.
+func (c *conn) written() (writes uint32, ended bool) { return c.writes, c.ended }
+
 // Closed implements adapters.Protocol.
 func (c *conn) Closed(err error) {
-	c.heartBeat.stop(c)
+	c.heartBeat.Stop(c.conn)
 	reason := core.CloseLost
 	switch {
 	case err == nil:

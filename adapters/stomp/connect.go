@@ -87,7 +87,7 @@ func (c *conn) connect(f *frame) error {
 	c.conn.Pace(func() (time.Duration, bool) { return c.session.Pace(c.durableSessions) })
 	c.sendConnected(v)
 	if every := beat(can, theyWant); every > 0 {
-		c.heartBeat.start(c, every)
+		c.heartBeat.Start(c.conn, every, []byte{'\n'}, c.written)
 	}
 	return nil
 }
