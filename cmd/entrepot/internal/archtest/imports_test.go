@@ -23,6 +23,7 @@ func mayImport() []rule {
 		{"core/rabbit", []string{"routing", "core"}},
 		{"core/enginetest", []string{"routing", "core"}},
 		{"adapters", []string{"core"}},
+		{"adapters/coverage", nil},
 		{"adapters/amqp", []string{"routing", "core", "core/auth", "adapters", "adapters/amqp/frame"}},
 		{"adapters/amqp/frame", []string{"routing"}},
 		{"adapters/*", []string{"routing", "core", "core/auth", "adapters"}},
@@ -34,7 +35,7 @@ func testsMayImport() []rule {
 	return []rule{
 		{"core/...", []string{"core", "core/local", "core/enginetest", "routing"}},
 		{"core", []string{"core/local", "core/enginetest"}},
-		{"adapters...", []string{"core/local", "core/store"}},
+		{"adapters...", []string{"core/local", "core/store", "adapters/coverage"}},
 	}
 }
 
