@@ -31,13 +31,13 @@ func withAnn(t *testing.T, log *slog.Logger) *house {
 func TestAuthenticate(t *testing.T) {
 	var log strings.Builder
 	h := withAnn(t, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	who, err := h.broker.Authenticate(h.ctx, "ann", "secret")
+	who, err := h.broker.Authenticate(h.ctx, auth.Credentials{User: "ann", Password: "secret"})
 	if err != nil || who.User != "ann" || who.ClientID != "" || len(who.Groups) > 0 {
 		t.Errorf("%+v, %v", who, err)
 	}
 	var told []string
 	for _, c := range [][2]string{{"ann", "Secret"}, {"bob", "Secret"}, {"", ""}, {"ann", ""}, {"", "Secret"}} {
-		who, err := h.broker.Authenticate(h.ctx, c[0], c[1])
+		who, err := h.broker.Authenticate(h.ctx, auth.Credentials{User: c[0], Password: c[1]})
 		h.wantError(err, core.ErrNotAllowed)
 		if who.User != "" {
 			t.Errorf("%q: %+v", c, who)
@@ -59,14 +59,14 @@ func TestAuthenticateInTime(t *testing.T) {
 	h := withAnn(t, quiet())
 	ctx, cancel := context.WithCancel(h.ctx)
 	cancel()
-	_, err := h.broker.Authenticate(ctx, "ann", "secret")
+	_, err := h.broker.Authenticate(ctx, auth.Credentials{User: "ann", Password: "secret"})
 	h.wantError(err, core.ErrTimeout)
 }
 
 // Without users a name proves nothing.
 func TestEverybodyIsAnonymous(t *testing.T) {
 	bubble(t, func(h *house) {
-		who, err := h.broker.Authenticate(h.ctx, "ann", "secret")
+		who, err := h.broker.Authenticate(h.ctx, auth.Credentials{User: "ann", Password: "secret"})
 		if err != nil || who.User != "" {
 			t.Errorf("%+v, %v", who, err)
 		}
@@ -77,7 +77,7 @@ func TestEverybodyIsAnonymous(t *testing.T) {
 // behind.
 func TestRefusedLogInLeavesNothing(t *testing.T) {
 	h := withAnn(t, quiet())
-	_, err := h.broker.Authenticate(h.ctx, "ann", "wrong")
+	_, err := h.broker.Authenticate(h.ctx, auth.Credentials{User: "ann", Password: "wrong"})
 	h.wantError(err, core.ErrNotAllowed)
 	if st := h.broker.Stats(); st.Sessions != 0 || len(st.Protocols) != 0 {
 		t.Errorf("%+v", st)

@@ -170,7 +170,7 @@ func (r *record) kick(old *Session) {
 		}
 	}
 	if old.hello.Kick != nil {
-		go old.hello.Kick()
+		go old.hello.Kick(EndTakenOver)
 	}
 }
 

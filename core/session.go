@@ -31,10 +31,27 @@ type Hello struct {
 	// all, so that a take-over finds nothing to resume; negative, for ever.
 	Expiry time.Duration
 	Will   *Will
-	// Kick is called once, from another goroutine, when the session was taken
-	// over; all verbs then return ErrClosed. It must not block. It may come
-	// before Connect returns.
-	Kick func()
+	// Kick is called once, from another goroutine, when the broker ended the
+	// session's connection; all verbs then return ErrClosed. It must not block.
+	// It may come before Connect returns.
+	Kick func(EndReason)
+}
+
+// EndReason says why the broker ended a connection. Its text may be told to the
+// client.
+type EndReason uint8
+
+const (
+	EndTakenOver EndReason = iota // another connection took the session over
+	EndExpired                    // what the client had proved is over
+	EndRefused                    // the client may not be here any more
+	EndAdmin                      // somebody ended it
+)
+
+// String is a sentence for the client.
+func (e EndReason) String() string {
+	return [...]string{"another connection took the session over", "the credentials have expired",
+		"access was withdrawn", "the session was ended by an administrator"}[e]
 }
 
 // Will is published when a connection is lost.

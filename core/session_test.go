@@ -20,7 +20,7 @@ import (
 func TestTakeOver(t *testing.T) {
 	bubble(t, func(h *house) {
 		kicked := make(chan struct{})
-		old := h.fresh("a", func(c *core.Hello) { c.Kick = func() { close(kicked) } })
+		old := h.fresh("a", func(c *core.Hello) { c.Kick = func(core.EndReason) { close(kicked) } })
 		box := h.holding()
 		con := h.subscribe(old, "a", "t", box)
 		h.tell(old, "t", "1")
@@ -216,7 +216,7 @@ func TestManyNewcomers(t *testing.T) {
 			wg.Go(func() {
 				s, resumed := h.connect("a", func(c *core.Hello) {
 					c.Clean = i%7 == 0
-					c.Kick = func() {
+					c.Kick = func(core.EndReason) {
 						mu.Lock()
 						defer mu.Unlock()
 						kicks++

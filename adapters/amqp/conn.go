@@ -226,8 +226,8 @@ func (c *conn) leave(reason core.CloseReason) {
 
 // kicked is called by the core, from another goroutine, when the session was
 // ended by the broker.
-func (c *conn) kicked() {
-	f := &fault{code: frame.ConnectionForced, text: "the session was ended by the broker"}
+func (c *conn) kicked(why core.EndReason) {
+	f := &fault{code: frame.ConnectionForced, text: why.String()}
 	c.refuse(f)
 	c.conn.Kick(f)
 }

@@ -81,7 +81,7 @@ func (c *conn) prove(realm *core.Broker, password string) error {
 	c.batch.Flush()
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Limits.LoginTimeout)
 	defer cancel()
-	who, err := realm.Authenticate(ctx, c.login.name, password)
+	who, err := realm.Authenticate(ctx, auth.Credentials{Protocol: protocol, User: c.login.name, Password: password})
 	if err != nil {
 		return err
 	}

@@ -276,7 +276,7 @@ func (a *anonymous) get() (*core.Session, error) {
 	if a.session != nil {
 		return a.session, nil
 	}
-	who, err := a.server.broker.Authenticate(context.Background(), "", "")
+	who, err := a.server.broker.Authenticate(context.Background(), auth.Credentials{Protocol: protocol})
 	if err != nil {
 		return nil, refuse(refusedUnknown, "clients have to log in")
 	}

@@ -94,7 +94,7 @@ func (c *conn) hello(p *packets.Packet, will *brought) (h core.Hello, err error)
 		// Cloned, so that the rest of the packet need not be kept.
 		Protocol: protocolName, ClientID: strings.Clone(p.Connect.ClientIdentifier), Remote: c.net.RemoteAddr(),
 		Resumable: true, Clean: p.Connect.Clean,
-		Kick: func() { c.net.Kick(fault{takenOver, "another connection took the session over"}) },
+		Kick: func(why core.EndReason) { c.net.Kick(ending(why)) },
 	}
 	switch {
 	case v5:
@@ -119,6 +119,17 @@ func (c *conn) hello(p *packets.Packet, will *brought) (h core.Hello, err error)
 	return h, err
 }
 
+// ending is what a client is told whose session the broker ended.
+func ending(why core.EndReason) fault {
+	switch why {
+	case core.EndTakenOver:
+		return fault{takenOver, why.String()}
+	case core.EndExpired, core.EndRefused:
+		return fault{notAuthorized, why.String()}
+	}
+	return fault{administrative, why.String()}
+}
+
 // expiry is a Session Expiry Interval, at most what the settings allow.
 func (s *Server) expiry(seconds uint32) time.Duration {
 	return min(time.Duration(seconds)*time.Second, s.cfg.SessionExpiry)
@@ -129,7 +140,8 @@ func (s *Server) expiry(seconds uint32) time.Duration {
 func (c *conn) logIn(b *core.Broker, p *packets.Packet) (user string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.server.cfg.Limits.LoginTimeout)
 	defer cancel()
-	who, err := b.Authenticate(ctx, string(p.Connect.Username), string(p.Connect.Password))
+	who, err := b.Authenticate(ctx, auth.Credentials{Protocol: protocolName,
+		ClientID: p.Connect.ClientIdentifier, User: string(p.Connect.Username), Password: string(p.Connect.Password)})
 	switch {
 	case errors.Is(err, core.ErrNotAllowed):
 		err = fault{badLogIn, "user name or password is wrong"}

@@ -184,8 +184,9 @@ func (c *conn) Closed(err error) {
 	}
 }
 
-// kicked is called by the core, from another goroutine, when the session was taken over.
-func (c *conn) kicked() { c.fail(bad("another connection took the session over"), nil) }
+// kicked is called by the core, from another goroutine, when the session was
+// ended by the broker.
+func (c *conn) kicked(why core.EndReason) { c.fail(bad("%s", why.String()), nil) }
 
 // fail refuses a frame whose handler has returned, and ends the connection. From any
 // goroutine.

@@ -66,7 +66,7 @@ func (c *conn) connect(f *frame) error {
 	if err != nil {
 		return err
 	}
-	c.user, who.ClientID = who.User, c.clientID
+	c.user = who.User
 	session, _, err := realm.Connect(context.Background(), core.Hello{
 		Protocol:  protocol,
 		Principal: who,
@@ -98,7 +98,7 @@ func (c *conn) logIn(realm *core.Broker, login, passcode string) (auth.Principal
 	c.batch.Flush()
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Limits.LoginTimeout)
 	defer cancel()
-	who, err := realm.Authenticate(ctx, login, passcode)
+	who, err := realm.Authenticate(ctx, auth.Credentials{Protocol: protocol, ClientID: c.clientID, User: login, Password: passcode})
 	if errors.Is(err, core.ErrNotAllowed) {
 		err = &fault{message: "access refused", detail: "login or passcode is wrong", cause: err}
 	}

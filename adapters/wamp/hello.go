@@ -137,7 +137,8 @@ func (c *conn) logIn(h *hello, ticket string) error {
 	if h.method == "anonymous" {
 		name = ""
 	}
-	who, err := h.realm.broker.Authenticate(ctx, name, ticket)
+	who, err := h.realm.broker.Authenticate(ctx, auth.Credentials{Protocol: protocol,
+		ClientID: h.details.text("x_client_id"), User: name, Password: ticket})
 	switch {
 	case errors.Is(err, core.ErrNotAllowed) && h.method == "anonymous":
 		return c.turnAway(errNoMethod, "authentication by ticket is needed")
@@ -151,7 +152,6 @@ func (c *conn) logIn(h *hello, ticket string) error {
 
 // join opens the session of a client that may come in.
 func (c *conn) join(h *hello, who auth.Principal) error {
-	who.ClientID = h.details.text("x_client_id")
 	session, _, err := h.realm.broker.Connect(background(), core.Hello{
 		Protocol: protocol, Principal: who, ClientID: who.ClientID, Remote: c.conn.RemoteAddr(), Kick: c.kicked})
 	if err != nil {
@@ -203,8 +203,11 @@ func ownDetails(d dict) (own dict) {
 	return own
 }
 
-// kicked is never called: WAMP sessions are not resumed, so none is taken over.
-func (c *conn) kicked() {}
+// kicked is called by the core, from another goroutine, when the session was
+// ended by the broker.
+func (c *conn) kicked(why core.EndReason) {
+	c.conn.Kick(refuse(wamp.ErrCloseRealm, "%s", why.String()))
+}
 
 func (c *conn) welcome(i *identity) {
 	c.send(&c.batch, wamp.WELCOME, 3, func(buf []byte) []byte {

@@ -1,16 +1,20 @@
 // Package auth says who a client is and what it may do: one policy for every
 // protocol, decided on canonical names only, never on a protocol's spelling.
 //
-// users.go checks names and passwords, userfile.go reads and edits the file
+// credentials.go is what a client brings, users.go checks names and passwords, userfile.go reads and edits the file
 // that they stand in, hash.go knows what stands there of a password. policy.go
 // is what the core asks, config.go the settings and the policy that they make.
 package auth
+
+import "time"
 
 // Principal is who acts: what a client proved at log-in.
 type Principal struct {
 	User     string // "" for an anonymous client
 	ClientID string
 	Groups   []string
+	// Until is when what it proved ends; the zero Time is never.
+	Until time.Time
 }
 
 // Action is what a principal wants to do.

@@ -1,0 +1,26 @@
+package auth
+
+import (
+	"crypto/x509"
+	"net/netip"
+)
+
+// Credentials are what a client brings to prove who it is, and from where. A
+// front-end fills in what its protocol has; it has proven nothing but what is
+// said here.
+type Credentials struct {
+	Protocol string     // mqtt, stomp, amqp, wamp, coap or http
+	Listener string     // the address that it came in on, as the settings have it
+	Remote   netip.Addr // the client's own; the zero Addr is a unix socket or a pipe
+	ClientID string     // what it wants to be found by again; "" if it did not say
+
+	User     string
+	Password string // or a token in its place
+
+	// Certificate is what the client proved by its TLS handshake, verified up
+	// to an authority of the settings; nil if none.
+	Certificate *x509.Certificate
+	// PSK is the identity that the client proved by its DTLS handshake; "" if
+	// none.
+	PSK string
+}
