@@ -3,7 +3,8 @@
 //
 // credentials.go is what a client brings, users.go checks names and passwords, userfile.go reads and edits the file
 // that they stand in, hash.go knows what stands there of a password. policy.go
-// is what the core asks, config.go the settings and the policy that they make.
+// is what the core asks, config.go the settings and the policy that they make,
+// audit.go the line that the log gets of log-ins and of what operators do.
 package auth
 
 import "time"
