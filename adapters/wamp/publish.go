@@ -2,6 +2,7 @@ package wamp
 
 import (
 	"strings"
+	"sync/atomic"
 
 	"github.com/gammazero/nexus/v3/wamp"
 
@@ -20,7 +21,9 @@ const (
 type target struct {
 	uri     string
 	address core.Address
-	err     error // why nothing can be published there
+	err     error       // why nothing can be published there
+	queue   string      // the queue's name; empty for a topic
+	made    atomic.Bool // the queue is there, as far as is known
 }
 
 // targets remembers a connection's URIs; the last one is found without a look-up.
@@ -44,6 +47,7 @@ func (t *targets) find(uri []byte) *target {
 	if to == nil {
 		to = &target{uri: string(uri)}
 		to.address, to.err = parseAddress(to.uri)
+		to.queue, _ = to.address.QueueName()
 		if len(uri) <= maxRemembered {
 			if t.all == nil || len(t.all) >= maxTargets {
 				t.all = map[string]*target{}
@@ -121,12 +125,15 @@ func (c *conn) publish(m *message) error {
 	if err == nil {
 		err = to.err
 	}
+	if err == nil {
+		err = c.reach(to)
+	}
 	acknowledge := options != nil && options.flag(wamp.OptAcknowledge)
 	switch {
 	case err == nil && !acknowledge:
-		c.session.Publish(c.lane, &p.Message, nil)
+		c.session.Publish(c.lane, &p.Message, to.told())
 	case err == nil:
-		c.publishAcknowledged(id, p)
+		c.publishAcknowledged(id, p, to)
 	case acknowledge:
 		c.refuse(wamp.PUBLISH, id, err)
 	default:
@@ -135,10 +142,35 @@ func (c *conn) publish(m *message) error {
 	return nil
 }
 
-func (c *conn) publishAcknowledged(request uint64, p *published) {
+// reach makes the queue that a URI names, if it is not known to be there.
+func (c *conn) reach(to *target) error {
+	if to.queue == "" || to.made.Load() {
+		return nil
+	}
+	err := c.needQueue(to.queue)
+	to.made.Store(err == nil)
+	return err
+}
+
+// told notices that a queue is gone; nil for a topic.
+func (t *target) told() core.Done {
+	if t.queue == "" {
+		return nil
+	}
+	return t.reached
+}
+
+func (t *target) reached(routed bool, err error) {
+	if !routed && err == nil {
+		t.made.Store(false)
+	}
+}
+
+func (c *conn) publishAcknowledged(request uint64, p *published, to *target) {
 	p.Guarantee = core.Durable
 	publication := p.id
-	c.session.Publish(c.lane, &p.Message, func(_ bool, err error) {
+	c.session.Publish(c.lane, &p.Message, func(routed bool, err error) {
+		to.reached(routed, err)
 		if err != nil {
 			c.refuse(wamp.PUBLISH, request, err)
 			return
