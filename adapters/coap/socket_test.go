@@ -3,8 +3,10 @@ package coap
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -197,5 +199,19 @@ func TestFormats(t *testing.T) {
 	}
 	if n := formatOf("text/plain", "gzip"); n != noFormat {
 		t.Errorf("gzipped text is %d", n)
+	}
+}
+
+// TestScenariosShowEachFormat holds the scenario of content types to the table.
+func TestScenariosShowEachFormat(t *testing.T) {
+	text, err := os.ReadFile("../../testdata/scenarios/coap-formats.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range formats {
+		in, out := fmt.Sprintf("coap post c /t/f/%d \"x\" format=%d\n", f.number, f.number), fmt.Sprintf("coap get c /t/f/%d\n", f.number)
+		if a, b := strings.Count(string(text), in), strings.Count(string(text), out); a < 4 || b < 4 { // MQTT 5, STOMP, WAMP, AMQP
+			t.Errorf("format %d: %d protocols get it, %d send it", f.number, a, b)
+		}
 	}
 }

@@ -68,6 +68,9 @@ type coapActor struct {
 	box  *inbox
 	addr *net.UDPAddr
 	last uint16
+
+	mu       sync.Mutex
+	location string // the last Location-Path that it got
 }
 
 func (a *coapActor) inbox() *inbox { return a.box }
@@ -86,7 +89,7 @@ func (a *coapActor) do(verb string, words []word) error {
 		return fmt.Errorf("no verb %q for CoAP, or no path", verb)
 	}
 	m := coapMessage{code: code}
-	path, query, _ := strings.Cut(words[0].text, "?")
+	path, query, _ := strings.Cut(a.find(words[0].text), "?")
 	o := readOptions(words[1:], "=")
 	if o.flag("non") {
 		m.kind = 1
@@ -119,6 +122,13 @@ func (a *coapActor) do(verb string, words []word) error {
 	return nil
 }
 
+// find puts the last Location-Path in place of "$Location" in a path.
+func (a *coapActor) find(path string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return strings.Replace(path, "$Location", a.location, 1)
+}
+
 func (a *coapActor) send(b []byte) { a.net.in <- coapDatagram{b, a.addr} }
 
 // take is what the broker sent.
@@ -126,6 +136,11 @@ func (a *coapActor) take(b []byte) {
 	m := decodeCoAP(b)
 	if m.kind == 0 {
 		a.send([]byte{0x60, 0, b[2], b[3]})
+	}
+	if location := m.location(); location != "" {
+		a.mu.Lock()
+		a.location = location
+		a.mu.Unlock()
 	}
 	a.box.add(event{end: m.String()})
 }
@@ -150,6 +165,17 @@ type coapOption struct {
 
 func (m *coapMessage) add(number int, value []byte) {
 	m.options = append(m.options, coapOption{number, value})
+}
+
+// location is the message's Location-Path.
+func (m *coapMessage) location() string {
+	path := ""
+	for _, o := range m.options {
+		if o.number == 8 {
+			path += "/" + string(o.value)
+		}
+	}
+	return path
 }
 
 // encode is the message with a token of two bytes.

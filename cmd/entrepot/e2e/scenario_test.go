@@ -39,7 +39,7 @@ type stage struct {
 
 // madeName is a queue's name that the broker made up. Scripts write it with a
 // "*", which is the last one of that kind that anybody got.
-var madeName = regexp.MustCompile(`(stomp-reply-|amq\.rabbitmq\.reply-to\.|amq\.gen-|\$reply-|lease location=)[A-Z2-7]{26}`)
+var madeName = regexp.MustCompile(`(stomp-reply-|amq\.rabbitmq\.reply-to\.|amq\.gen-|\$reply-|(?:lease|reply) location=)[A-Z2-7]{26}`)
 
 // hide puts "*" in place of what the broker made up, and remembers it.
 func (st *stage) hide(line string) string {
