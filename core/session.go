@@ -35,6 +35,11 @@ type Hello struct {
 	// session's connection; all verbs then return ErrClosed. It must not block.
 	// It may come before Connect returns.
 	Kick func(EndReason)
+	// Withdrawn is called, from another goroutine and for one thing after the
+	// other, when rules that changed have ended something that the session had,
+	// so that the adapter tells the client. It must not block. Without it Kick
+	// is called with EndRefused.
+	Withdrawn func(Withdrawal)
 }
 
 // EndReason says why the broker ended a connection. Its text may be told to the
