@@ -252,6 +252,7 @@ func TestConnKickDuringFeed(t *testing.T) {
 
 // A client that asks and never reads is not read from any more; it can be ended
 // and costs a bounded amount until then.
+// It shows fault 85.
 func TestConnClientThatDoesNotRead(t *testing.T) {
 	cfg := testConfig()
 	cfg.Linger = 50 * time.Millisecond
@@ -295,6 +296,7 @@ func asking(client net.Conn, body string) <-chan struct{} {
 }
 
 // One whose requests are worth too many answers at once is ended.
+// It shows fault 85.
 func TestConnTooManyAnswers(t *testing.T) {
 	everyConn(t, testConfig(), nil, func(t *testing.T, s *fixture, client net.Conn, r *recorder) {
 		send(t, client, "in")

@@ -8,6 +8,7 @@ import (
 )
 
 // Scheme, host and port all count, in any spelling of them; null never passes.
+// It shows fault 61.
 func TestOrigins(t *testing.T) {
 	listed := []string{"https://app.example", "http://dev.example:3000", "capacitor://localhost"}
 	for _, c := range []struct {
@@ -66,6 +67,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
+// TestForeignPagesAreRefused shows fault 61.
 func TestForeignPagesAreRefused(t *testing.T) {
 	cfg := DefaultWebSocketConfig()
 	cfg.Origins = []string{"https://app.example"}

@@ -88,6 +88,7 @@ func TestConnSlowedEnds(t *testing.T) {
 
 // While reading is slow, little is read at a time, over every carrier; a frame
 // larger than that comes through.
+// It shows fault 87.
 func TestConnSlowedReadsLittle(t *testing.T) {
 	for _, c := range carriers {
 		t.Run(c.name, func(t *testing.T) {

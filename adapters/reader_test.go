@@ -33,6 +33,7 @@ func bubble(t *testing.T, set func(*Config, *recorder), f func(t *testing.T, s *
 	})
 }
 
+// TestConnLoginTime shows fault 1.
 func TestConnLoginTime(t *testing.T) {
 	for _, pause := range []time.Duration{time.Second, 99 * time.Second} {
 		bubble(t, func(c *Config, _ *recorder) { c.LoginTimeout = 5 * time.Second }, func(t *testing.T, s *fixture, client net.Conn, r *recorder) {
@@ -84,6 +85,7 @@ func TestConnWithoutKeepAliveMayBeQuiet(t *testing.T) {
 	})
 }
 
+// TestConnLoginBytes shows faults 2 and 13.
 func TestConnLoginBytes(t *testing.T) {
 	cfg := testConfig()
 	cfg.LoginBytes = 1024
@@ -136,6 +138,7 @@ func TestConnLoginBytes(t *testing.T) {
 
 // A frame's beginning is kept in about the memory that it needs, and nothing
 // when there is none.
+// It shows faults 1 and 2.
 func TestConnKeepsOnlyWhatItNeeds(t *testing.T) {
 	everyConn(t, testConfig(), func(r *recorder) { r.maxFrame = 66_000 }, func(t *testing.T, s *fixture, client net.Conn, r *recorder) {
 		send(t, client, "in")

@@ -28,6 +28,7 @@ func (f from) RemoteAddr() net.Addr { return f.addr }
 
 func peer(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 7} }
 
+// TestServerLimits shows fault 1.
 func TestServerLimits(t *testing.T) {
 	unix := &net.UnixAddr{Net: "unix"}
 	for _, c := range []struct {
@@ -204,6 +205,7 @@ func TestServerShutdown(t *testing.T) {
 }
 
 // Connections that come in while the server stops are ended too.
+// It shows fault 105.
 func TestServerShutdownMeetsNewConnections(t *testing.T) {
 	for range 50 {
 		s := newFixture(testConfig(), nil)
@@ -249,6 +251,7 @@ func TestServerShutdownWhileOneIsOpened(t *testing.T) {
 }
 
 // A client that does not read holds Shutdown up for no longer than Linger.
+// It shows fault 105.
 func TestServerShutdownLingers(t *testing.T) {
 	set := func(c *Config, _ *recorder) { c.Linger = 3 * time.Second }
 	bubble(t, set, func(t *testing.T, s *fixture, client net.Conn, r *recorder) {
@@ -281,6 +284,7 @@ func TestServerShutdownGivesUp(t *testing.T) {
 }
 
 // Clients that come, send half a frame and vanish leave nothing.
+// It shows faults 1 and 23.
 func TestServerClientsThatVanish(t *testing.T) {
 	const clients = 1000
 	l, err := Listen("127.0.0.1:0")
@@ -371,6 +375,7 @@ func (w *waitingRoom) hand(b *core.Batch) {
 
 // A receiver that does not read has no part in what its neighbour gets, and
 // costs no more than its outbox.
+// It shows fault 85.
 func TestServerSlowReaderBesideAFastOne(t *testing.T) {
 	const messages = 200_000
 	cfg := testConfig()

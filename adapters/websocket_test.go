@@ -350,6 +350,7 @@ func masked(first byte, payload []byte) []byte {
 
 // RFC 6455: 5.1 masks, 5.2 the header, 5.4 fragments, 5.5 control frames, 7.4
 // close codes, 8.1 UTF-8. Each fault ends its connection with a code.
+// It shows fault 15.
 func TestWebSocketFaults(t *testing.T) {
 	cfg := DefaultWebSocketConfig()
 	cfg.MaxMessage = 2048

@@ -101,6 +101,7 @@ func TestWebSocketAnswersPings(t *testing.T) {
 }
 
 // Frames that carry nothing are borne up to a rate, whatever they are.
+// It shows fault 67.
 func TestWebSocketStorms(t *testing.T) {
 	for name, frames := range map[string][]byte{
 		"pings":           masked(0x89, nil),
@@ -138,6 +139,7 @@ func TestWebSocketStorms(t *testing.T) {
 }
 
 // Small packets, a message each, are no storm.
+// It shows fault 67.
 func TestWebSocketManySmallMessages(t *testing.T) {
 	s, f := carrying(t, DefaultWebSocketConfig(), testConfig())
 	client := s.open(t, "/bin")
@@ -184,6 +186,7 @@ func TestWebSocketCloseCodes(t *testing.T) {
 }
 
 // Limits hold as for other carriers, by the address of the socket.
+// It shows fault 66.
 func TestWebSocketLimits(t *testing.T) {
 	limits := testConfig()
 	limits.MaxPerPeer = 1

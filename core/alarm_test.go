@@ -182,6 +182,7 @@ func TestAlarmNotWatched(t *testing.T) {
 
 // Under the memory alarm a connection that publishes is read slowly; one that
 // holds deliveries is read sooner, as it may settle them.
+// It shows fault 87.
 func TestPace(t *testing.T) {
 	watched(t, func(h *house, g *gauges) {
 		s := h.fresh("a")
@@ -230,6 +231,7 @@ func TestPace(t *testing.T) {
 
 // While the disk alarm is on, what fills the disk is refused with the figures;
 // what empties it, and what is in memory, goes on.
+// It shows fault 71.
 func TestDiskAlarm(t *testing.T) {
 	inBunker(t, func(c *bunker) {
 		h := &c.house

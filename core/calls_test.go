@@ -315,6 +315,7 @@ func TestFullCallees(t *testing.T) {
 	})
 }
 
+// TestCallTimeout shows fault 102.
 func TestCallTimeout(t *testing.T) {
 	bubble(t, func(h *house) {
 		w := &worker{}
@@ -339,6 +340,7 @@ func TestCallTimeout(t *testing.T) {
 	})
 }
 
+// TestCancel shows fault 102.
 func TestCancel(t *testing.T) {
 	for _, c := range []struct {
 		how       core.CancelMode
@@ -389,6 +391,7 @@ func TestCallerGoes(t *testing.T) {
 }
 
 // Calls of a lost callee fail; idempotent ones are made again, at most 3 times.
+// It shows faults 78 and 102.
 func TestCalleeGoes(t *testing.T) {
 	bubble(t, func(h *house) {
 		caller := h.fresh("caller", plain)
@@ -430,6 +433,7 @@ func TestCalleeGoes(t *testing.T) {
 }
 
 // The next callee answers what the lost one did not.
+// It shows fault 78.
 func TestCallIsMadeAgain(t *testing.T) {
 	bubble(t, func(h *house) {
 		caller, lost, w := h.fresh("caller", plain), h.fresh("lost", plain), &worker{}
@@ -463,6 +467,7 @@ func TestWatchProcedures(t *testing.T) {
 	})
 }
 
+// TestCallRights shows fault 51.
 func TestCallRights(t *testing.T) {
 	policy := func(who auth.Principal, a auth.Action, o auth.Object) error {
 		if o.Kind == auth.Procedure && strings.HasPrefix(o.Name, "no/") || o.Name == "private" {
@@ -488,6 +493,7 @@ func TestCallRights(t *testing.T) {
 
 // Calls race with the loss of their callees and with time-outs; each gets one
 // answer.
+// It shows fault 102.
 func TestEachCallHasOneEnd(t *testing.T) {
 	bubble(t, func(h *house) {
 		caller := h.fresh("caller", plain)

@@ -356,6 +356,7 @@ func soakRounds(normal, soak int) int {
 	return normal
 }
 
+// TestCrashAnywhereKeepsState shows faults 68 and 69.
 func TestCrashAnywhereKeepsState(t *testing.T) {
 	const lanes = 4
 	rounds := uint64(soakRounds(200, 3000))

@@ -24,6 +24,7 @@ func headerList(pairs ...string) routing.Headers {
 
 // What the broker writes, clients cannot: such headers are taken off, the
 // others stay in their order, repeated ones too.
+// It shows fault 100.
 func TestBrokerHeadersAreTakenOff(t *testing.T) {
 	for _, c := range []struct {
 		title    string
@@ -160,6 +161,7 @@ func (e *slow) confirm(i int) {
 // Confirms of one lane come in order though the engine confirms in another,
 // also across refusals and retained messages; two lanes do not wait for each
 // other.
+// It shows fault 106.
 func TestConfirmOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &slow{Engine: local.New(quiet())}

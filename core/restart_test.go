@@ -89,6 +89,7 @@ func TestTimePassesWhileDown(t *testing.T) {
 }
 
 // A will is sent once over any number of restarts, and after a good-bye never.
+// It shows fault 89.
 func TestWillOnceOverRestarts(t *testing.T) {
 	inBunker(t, func(c *bunker) {
 		l := c.fresh("listener", expiry(core.Forever))
@@ -162,6 +163,7 @@ func TestOrphanedNotes(t *testing.T) {
 
 // The last value of each topic is there again: not what was cleared, nor what
 // expired, also while the broker was down.
+// It shows fault 91.
 func TestRetainedAfterRestart(t *testing.T) {
 	eachEnd(t, func(c *bunker, end func(time.Duration)) {
 		p := c.fresh("p", plain)

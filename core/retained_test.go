@@ -116,6 +116,7 @@ func TestReplayOfBind(t *testing.T) {
 
 // A replay that waits for room gives the value of the time it is delivered,
 // or nothing when a newer one went out live.
+// It shows fault 34.
 func TestReplayIsNeverStale(t *testing.T) {
 	bubble(t, func(h *house) {
 		s := h.fresh("a")
@@ -140,6 +141,7 @@ func TestReplayIsNeverStale(t *testing.T) {
 
 // [MQTT-3.3.2-5] A retained message goes when its time is over; its clock
 // starts anew with a new value.
+// It shows fault 91.
 func TestRetainedExpires(t *testing.T) {
 	bubble(t, func(h *house) {
 		s := h.fresh("a")
@@ -183,6 +185,7 @@ func TestOwnMessagesExpire(t *testing.T) {
 
 // Over the limits a new value is refused, the old one stays, nothing is
 // routed; making room helps.
+// It shows fault 91.
 func TestRetainedLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := core.DefaultConfig()
@@ -354,6 +357,7 @@ func TestStoredAndRoutedInOneOrder(t *testing.T) {
 }
 
 // Values are listed by filter, those that the session may not read left out.
+// It shows fault 51.
 func TestEachRetained(t *testing.T) {
 	bubble(t, func(h *house) {
 		s := h.fresh("a")

@@ -46,6 +46,7 @@ func asHans(c *core.Hello) { c.Principal = auth.Principal{User: "hans", ClientID
 
 // What the policy is asked at each verb. Each answer no is ErrNotAllowed, and
 // then nothing happened.
+// It shows faults 36 and 52.
 func TestPolicyAtEveryVerb(t *testing.T) {
 	session := sessionQueue("a")
 	q := core.Named("q")
@@ -213,6 +214,7 @@ func preparedHouse(t *testing.T, p *asked) (*house, *core.Session) {
 
 // A session remembers what it may publish to, up to a bound, and asks the
 // policy no more than once for it.
+// It shows fault 26.
 func TestGrantsAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &asked{refuse: map[string]bool{"hans: publish topic no": true}}
@@ -249,6 +251,7 @@ func TestGrantsAreRemembered(t *testing.T) {
 }
 
 // Names that are the broker's own.
+// It shows faults 42 and 43.
 func TestReservedNames(t *testing.T) {
 	bubble(t, func(h *house) {
 		s := h.fresh("a")
@@ -328,6 +331,7 @@ func TestReservedNames(t *testing.T) {
 
 // No address reaches a session's queue: a client that names its queue as one
 // of the inner keys has another queue.
+// It shows fault 42.
 func TestInnerQueuesAreOutOfReach(t *testing.T) {
 	bubble(t, func(h *house) {
 		victim := h.fresh("victim")

@@ -228,6 +228,7 @@ func TestCallInATransaction(t *testing.T) {
 	})
 }
 
+// TestReplyAddressesRefused shows fault 101.
 func TestReplyAddressesRefused(t *testing.T) {
 	bubble(t, func(h *house) {
 		caller := h.fresh("caller", plain)

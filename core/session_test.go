@@ -17,6 +17,7 @@ import (
 
 // [MQTT-3.1.4-3] A second connection of the same name takes the session over:
 // the older is fenced before Connect returns, and told.
+// It shows fault 72.
 func TestTakeOver(t *testing.T) {
 	bubble(t, func(h *house) {
 		kicked := make(chan struct{})
@@ -44,6 +45,7 @@ func TestTakeOver(t *testing.T) {
 }
 
 // The old connection's late clean-up touches nothing of the new one.
+// It shows fault 72.
 func TestLateCloseOfTheOldConnection(t *testing.T) {
 	bubble(t, func(h *house) {
 		old := h.fresh("a", expiry(time.Hour))
@@ -120,6 +122,7 @@ func verbs(h *house, s *core.Session) map[string]error {
 
 // Connect does not return while a Deliver of the old connection runs, nor
 // while one of its verbs does.
+// It shows fault 72.
 func TestTakeOverWaits(t *testing.T) {
 	bubble(t, func(h *house) {
 		old := h.fresh("a")
@@ -205,6 +208,7 @@ func TestCleanStartWaitsForRunningVerbs(t *testing.T) {
 }
 
 // Many newcomers of one name at once: one is left, the others were told.
+// It shows fault 72.
 func TestManyNewcomers(t *testing.T) {
 	bubble(t, func(h *house) {
 		const n = 50
@@ -340,6 +344,7 @@ func TestSessionQueueGathers(t *testing.T) {
 
 // A clean start while the expiry of the old session runs: its timer does
 // nothing to the new one.
+// It shows fault 72.
 func TestOldExpiryDoesNotEndTheNewSession(t *testing.T) {
 	bubble(t, func(h *house) {
 		h.fresh("a", expiry(time.Minute)).Close(core.CloseLost)

@@ -18,6 +18,7 @@ func will(h *house, topic, payload string, delay time.Duration, edits ...func(*c
 }
 
 // When a will is sent: at once, later, or never.
+// It shows fault 89.
 func TestWill(t *testing.T) {
 	closing := func(r core.CloseReason) func(*house, *core.Session) {
 		return func(_ *house, s *core.Session) { s.Close(r) }
@@ -114,6 +115,7 @@ func TestRetainedWill(t *testing.T) {
 
 // A will is refused by the policy as its publisher's message would be, and
 // counted; the policy is asked with no lock held, when it is sent.
+// It shows fault 36.
 func TestWillNeedsRights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h *house
@@ -148,6 +150,7 @@ func TestWillNeedsRights(t *testing.T) {
 }
 
 // Many clients lost at once: each will is sent once.
+// It shows fault 89.
 func TestManyWills(t *testing.T) {
 	bubble(t, func(h *house) {
 		box := h.listen("w/#")

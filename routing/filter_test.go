@@ -138,6 +138,7 @@ func TestSegments(t *testing.T) {
 }
 
 // One filter against one topic, both as bad as they come: bounded by levels times segments.
+// It shows fault 10.
 func TestFilterMatchIsBounded(t *testing.T) {
 	topic := parseTopic(t, strings.TrimSuffix(strings.Repeat("a/", 128), "/"))
 	for _, text := range []string{

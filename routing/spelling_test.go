@@ -181,11 +181,13 @@ func prefixIsPrefix(t *testing.T, d *dice) {
 	}
 }
 
+// TestSpellingRandomLevels shows fault 96.
 func TestSpellingRandomLevels(t *testing.T)   { seeded(t, 30000, 40, levelsComeBack) }
 func TestSpellingRandomSegments(t *testing.T) { seeded(t, 30000, 40, segmentsComeBack) }
 func TestSpellingOrdinary(t *testing.T)       { seeded(t, 20000, 20, ordinaryStays) }
 func TestSpellingPrefix(t *testing.T)         { seeded(t, 20000, 60, prefixIsPrefix) }
 
+// TestSpellingRandomText shows fault 96.
 func TestSpellingRandomText(t *testing.T) {
 	seeded(t, 20000, 30, func(t *testing.T, d *dice) {
 		var b strings.Builder

@@ -228,6 +228,7 @@ func hostile(t testing.TB, n int, early bool, prefix, suffix string) *Table[int]
 }
 
 // 10,000 filters of up to 128 segments with wildcards, and a topic of 128 levels that many of them fit.
+// It shows fault 10.
 func TestTableHostile(t *testing.T) {
 	topic := parseTopic(t, strings.TrimSuffix(strings.Repeat("a/", 128), "/"))
 	for _, c := range []struct{ name, prefix, suffix string }{

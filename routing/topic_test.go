@@ -40,6 +40,7 @@ func TestTopic(t *testing.T) {
 	}
 }
 
+// TestTopicLimits shows fault 9.
 func TestTopicLimits(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -150,6 +150,7 @@ func TestDropsByReasonAndProtocol(t *testing.T) {
 	}
 }
 
+// TestNoLabelThatClientsChoose shows faults 26 and 92.
 func TestNoLabelThatClientsChoose(t *testing.T) {
 	realms := newRealms("/")
 	b, _ := realms.Broker("/")

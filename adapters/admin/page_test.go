@@ -11,6 +11,7 @@ import (
 
 // The page and all that it names are served, and nothing of it runs from
 // within the page or comes from elsewhere.
+// It shows fault 64.
 func TestPage(t *testing.T) {
 	s := New(DefaultConfig(), newRealms("/"), always, func() map[string]uint64 { return nil }, slog.New(slog.DiscardHandler))
 	s.Page(`realm"1`)

@@ -154,6 +154,7 @@ func TestHTTP10WithoutHost(t *testing.T) {
 	}
 }
 
+// TestSlowHeadIsCutOff shows faults 1 and 66.
 func TestSlowHeadIsCutOff(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.HeaderTimeout = 200 * time.Millisecond
@@ -170,6 +171,7 @@ func TestSlowHeadIsCutOff(t *testing.T) {
 	}
 }
 
+// TestLargeHeadIsRefused shows fault 66.
 func TestLargeHeadIsRefused(t *testing.T) {
 	_, addr := start(t, DefaultConfig(), always)
 	r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+addr+"/healthz", nil)
@@ -184,6 +186,7 @@ func TestLargeHeadIsRefused(t *testing.T) {
 	}
 }
 
+// TestConnectionsOverTheLimitAreClosed shows fault 66.
 func TestConnectionsOverTheLimitAreClosed(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxConnections = 2

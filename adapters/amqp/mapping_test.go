@@ -11,6 +11,7 @@ import (
 )
 
 // What other protocols say arrives as this table has it (names.md, section 4).
+// It shows faults 97 and 103.
 func TestForeignMessage(t *testing.T) {
 	topic := func(text string) routing.Topic {
 		at, err := routing.ParseTopic(text)

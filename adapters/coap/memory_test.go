@@ -114,6 +114,7 @@ func TestMessageIDsAreSmall(t *testing.T) {
 }
 
 // Too many ids: the oldest are forgotten, and counted.
+// It shows fault 26.
 func TestMessageIDsAreBounded(t *testing.T) {
 	d := newIDs(100*time.Second, 1000)
 	now := time.Now()
@@ -131,6 +132,7 @@ func TestMessageIDsAreBounded(t *testing.T) {
 
 // Answers that are kept are bounded, too; beyond, a repetition is not answered
 // but is not carried out either.
+// It shows fault 26.
 func TestAnswersAreBounded(t *testing.T) {
 	d := newIDs(time.Minute, 1000)
 	now := time.Now()

@@ -49,6 +49,7 @@ func newShortTheatre(t *testing.T) (s *theatre, g *gauges, end func()) {
 
 // While the disk is nearly full a message for it is refused: MQTT 5 with 0x97
 // and the figures (3.4.2.1), before that by closing. Subscribers go on.
+// It shows fault 71.
 func TestDiskAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g, end := newShortTheatre(t)
@@ -75,6 +76,7 @@ func TestDiskAlarm(t *testing.T) {
 
 // While memory is short a client that publishes is read slowly, and its
 // acknowledgements come through nevertheless.
+// It shows fault 87.
 func TestMemoryAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g, end := newShortTheatre(t)

@@ -369,6 +369,7 @@ func TestQoS1AfterARestart(t *testing.T) {
 // A disk that fails (4.13.1, 3.4.2.1): publishers are refused in the terms of
 // their version, sessions that last are not opened, others go on; it ends when
 // the disk works.
+// It shows fault 71.
 func TestFailedDisk(t *testing.T) {
 	for _, version := range []int{4, 5} {
 		t.Run(fmt.Sprint("v", version), func(t *testing.T) {

@@ -53,6 +53,7 @@ func newLateTheatre(t *testing.T) (*theatre, *lateEngine) {
 
 // [MQTT-4.6.0-2] [MQTT-4.6.0-3] confirmations keep the order of the messages,
 // in whatever order the store is done, and refusals their place.
+// It shows fault 106.
 func TestLateConfirmations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, e := newLateTheatre(t)

@@ -71,6 +71,7 @@ func TestLogIn(t *testing.T) {
 
 // A refused CONNECT does not count: the session and the connection of the client
 // whose name it took stay, and its will is not sent.
+// It shows fault 37.
 func TestRefusedLogInHasNoEffect(t *testing.T) {
 	users := someUsers(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -95,6 +96,7 @@ func TestRefusedLogInHasNoEffect(t *testing.T) {
 }
 
 // Who published is told by its name only where that is proved.
+// It shows fault 55.
 func TestUserIsStamped(t *testing.T) {
 	users := someUsers(t)
 	for _, c := range []struct {

@@ -42,6 +42,7 @@ func (s *theatre) must(lines ...string) {
 
 // Messages of other protocols as MQTT subscribers get them (names.md, 4): what
 // MQTT cannot carry is left out and stops nothing.
+// It shows faults 97 and 103.
 func TestForeignMessages(t *testing.T) {
 	queue, err := core.QueueAddress("replies/1")
 	if err != nil {

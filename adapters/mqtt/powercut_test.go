@@ -292,6 +292,7 @@ func powerCut(percent int, seed uint64, synced bool, version int) func(*voyage) 
 // [MQTT-4.3.3-2] [MQTT-4.3.3-4] [MQTT-4.4.0-1] [MQTT3-4.4.0-1] power is cut at
 // each stage of QoS 2, in both directions, and each identifier is used again at
 // once: nothing is lost and nothing comes twice.
+// It shows fault 74.
 func TestPowerCutAtEachStage(t *testing.T) {
 	for _, version := range []int{4, 5} {
 		for _, filter := range []string{"t", "$share/g/t"} {
@@ -321,6 +322,7 @@ func rounds(normal, soak int) int {
 }
 
 // Power is cut again and again at random, with many messages under way.
+// It shows faults 69 and 74.
 func TestPowerCuts(t *testing.T) {
 	for lane := range 4 {
 		t.Run(fmt.Sprint(lane), func(t *testing.T) {
@@ -345,6 +347,7 @@ func TestPowerCuts(t *testing.T) {
 
 // The disk fails and works again, again and again: publishers are refused, or
 // cut off before MQTT 5, and nothing is lost nor comes twice.
+// It shows fault 71.
 func TestDiskFailures(t *testing.T) {
 	for lane := range 4 {
 		t.Run(fmt.Sprint(lane), func(t *testing.T) {

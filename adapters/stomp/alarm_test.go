@@ -13,6 +13,7 @@ import (
 
 // While the disk is nearly full a SEND for it is refused by an ERROR that has the
 // figures; what is in memory only, consumers and their ACKs go on.
+// It shows fault 71.
 func TestDiskAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)

@@ -239,7 +239,7 @@ func awaitReceipt(t *testing.T, c net.Conn) {
 	}
 }
 
-// TestSlowSubscriber [faults E 85]: in each ack mode, a subscriber that does not read
+// TestSlowSubscriber [fault 85]: in each ack mode, a subscriber that does not read
 // costs bounded memory, its oldest messages are dropped and counted, and one beside it
 // gets everything.
 func TestSlowSubscriber(t *testing.T) {
@@ -291,6 +291,7 @@ func TestSlowSubscriber(t *testing.T) {
 
 // TestDeadWorkers: workers that vanish in each ack mode leave their messages to others,
 // in their order and once more counted.
+// It shows fault 76.
 func TestDeadWorkers(t *testing.T) {
 	for _, mode := range []string{"client", "client-individual"} {
 		t.Run(mode, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 )
 
 // FuzzHeaderEscapes: what is written is read back, in one header, whatever it holds
-// [1.2 Value Encoding, faults F 99].
+// [1.2 Value Encoding, fault 99].
 func FuzzHeaderEscapes(f *testing.F) {
 	f.Add("name", "value")
 	f.Add("a:b\n", "\r\n\n\x00SEND\ndestination:/queue/x\n\n\x00")

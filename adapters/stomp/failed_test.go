@@ -17,6 +17,7 @@ import (
 // While a disk fails, a SEND for it is refused with the reason and without the
 // name of a file, and who comes to work on a queue that is there gets what is in
 // it. It ends by itself.
+// It shows fault 71.
 func TestWorkersOfAFailedDisk(t *testing.T) {
 	disk := store.MemoryDisk()
 	addr := diskServer(t, disk)

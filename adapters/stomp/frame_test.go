@@ -48,31 +48,32 @@ func describeFrame(f *frame) string {
 	return s + fmt.Sprintf(" %q", f.body)
 }
 
+// TestBadFrames shows faults 11, 12 and 24.
 func TestBadFrames(t *testing.T) {
 	for _, c := range []struct {
 		title, text, want string
 	}{
-		{"[faults A 11] negative content-length", "SEND\ncontent-length:-1\n\n\x00", "not a number"},
-		{"[faults A 11] content-length with a sign", "SEND\ncontent-length:+1\n\nx\x00", "not a number"},
-		{"[faults A 11] content-length with a space", "SEND\ncontent-length: 1\n\nx\x00", "not a number"},
-		{"[faults A 11] content-length in hexadecimal", "SEND\ncontent-length:0x1\n\nx\x00", "not a number"},
-		{"[faults A 11] empty content-length", "SEND\ncontent-length:\n\n\x00", "not a number"},
-		{"[faults A 11] content-length that overflows 64 bits", "SEND\ncontent-length:18446744073709551617\n\nx\x00", "limit is 1000"},
-		{"[faults A 11] content-length over the limit", "SEND\ncontent-length:1001\n\n", "limit is 1000"},
-		{"[faults A 11] two content-lengths that differ", "SEND\ncontent-length:1\ncontent-length:2\n\nx\x00", "differ"},
+		{"[fault 11] negative content-length", "SEND\ncontent-length:-1\n\n\x00", "not a number"},
+		{"[fault 11] content-length with a sign", "SEND\ncontent-length:+1\n\nx\x00", "not a number"},
+		{"[fault 11] content-length with a space", "SEND\ncontent-length: 1\n\nx\x00", "not a number"},
+		{"[fault 11] content-length in hexadecimal", "SEND\ncontent-length:0x1\n\nx\x00", "not a number"},
+		{"[fault 11] empty content-length", "SEND\ncontent-length:\n\n\x00", "not a number"},
+		{"[fault 11] content-length that overflows 64 bits", "SEND\ncontent-length:18446744073709551617\n\nx\x00", "limit is 1000"},
+		{"[fault 11] content-length over the limit", "SEND\ncontent-length:1001\n\n", "limit is 1000"},
+		{"[fault 11] two content-lengths that differ", "SEND\ncontent-length:1\ncontent-length:2\n\nx\x00", "differ"},
 		{"[1.2 Body] no NUL after content-length bytes", "SEND\ncontent-length:1\n\nxy\x00", "no NUL"},
 		{"[1.2 Body] content-length shorter than the body", "SEND\ncontent-length:0\n\nx\x00", "no NUL"},
-		{"[faults A 12] a body without end", "SEND\n\n" + strings.Repeat("x", 1001), "more than 1000 bytes"},
-		{"[faults A 12] a header line without end", "SEND\nh:" + strings.Repeat("x", 2000), "longer than 2000 bytes"},
-		{"[faults A 12] many headers", "SEND\n" + strings.Repeat("a:b\n", 21), "more than 20 headers"},
-		{"[faults A 12] many bytes of headers", "SEND\n" + strings.Repeat("a:"+strings.Repeat("x", 300)+"\n", 7), "longer than 2000 bytes"},
-		{"[faults A 12] a command without end", "SENDSENDSENDSEND", "no end"},
+		{"[fault 12] a body without end", "SEND\n\n" + strings.Repeat("x", 1001), "more than 1000 bytes"},
+		{"[fault 12] a header line without end", "SEND\nh:" + strings.Repeat("x", 2000), "longer than 2000 bytes"},
+		{"[fault 12] many headers", "SEND\n" + strings.Repeat("a:b\n", 21), "more than 20 headers"},
+		{"[fault 12] many bytes of headers", "SEND\n" + strings.Repeat("a:"+strings.Repeat("x", 300)+"\n", 7), "longer than 2000 bytes"},
+		{"[fault 12] a command without end", "SENDSENDSENDSEND", "no end"},
 		{"[1.2 Augmented BNF] a header without name", "SEND\n:x\n\n\x00", "a name, a colon"},
 		{"[1.2 Augmented BNF] white space before a command", " SEND\n\n\x00", "unknown command"},
 		{"[1.2 Augmented BNF] commands are in capitals", "send\n\n\x00", "unknown command"},
 		{"[1.2 STOMP Frames] a server's frame", "MESSAGE\n\n\x00", "unknown command"},
-		{"[faults A 24] overlong UTF-8", "SEND\nh:\xC0\x80\n\n\x00", "UTF-8"},
-		{"[faults A 24] a surrogate", "SEND\nh:\xED\xA0\x80\n\n\x00", "UTF-8"},
+		{"[fault 24] overlong UTF-8", "SEND\nh:\xC0\x80\n\n\x00", "UTF-8"},
+		{"[fault 24] a surrogate", "SEND\nh:\xED\xA0\x80\n\n\x00", "UTF-8"},
 		{"[1.2 Value Encoding] an escape at the end of a line", "SEND\nh:x\\\n\n\x00", "undefined escape"},
 		{"[1.2 Value Encoding] an undefined escape in a name", "SEND\na\\tb:x\n\n\x00", "undefined escape"},
 	} {
@@ -148,6 +149,7 @@ func FuzzFrame(f *testing.F) {
 
 // TestFrameInPiecesCostsNoMore: a frame that comes byte by byte is not searched anew for
 // each byte.
+// It shows fault 12.
 func TestFrameInPiecesCostsNoMore(t *testing.T) {
 	text := []byte("SEND\n" + strings.Repeat("h:"+strings.Repeat("x", 60)+"\n", 900) + "\n" + strings.Repeat("y", 200_000) + "\x00")
 	f := frame{version: v12, limits: limits{headers: 1000, headerBytes: 100_000, body: 1 << 20}}
@@ -166,7 +168,7 @@ func TestFrameInPiecesCostsNoMore(t *testing.T) {
 	}
 }
 
-// TestContentLengthAllocatesNothing [faults A 11, 13]: a claim is not believed before
+// TestContentLengthAllocatesNothing [faults 11 and 13]: a claim is not believed before
 // the bytes are there.
 func TestContentLengthAllocatesNothing(t *testing.T) {
 	f := frame{version: v12, limits: limits{headers: 10, headerBytes: 1000, body: 256 << 20}}

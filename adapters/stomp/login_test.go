@@ -56,6 +56,7 @@ func exchange(t *testing.T, addr, frames string) string {
 
 // [1.2 Connecting] login and passcode: who does not prove a name is told so by
 // ERROR, the same for everybody, and what it sent along is not read.
+// It shows faults 37 and 60.
 func TestLogIn(t *testing.T) {
 	addr := withUsers(t)
 	const after = "\n\n\x00SEND\ndestination:/topic/a\n\nx\x00DISCONNECT\nreceipt:bye\n\n\x00"
@@ -91,6 +92,7 @@ func TestLogIn(t *testing.T) {
 }
 
 // The name that was proved is what receivers see.
+// It shows fault 55.
 func TestUserIsStamped(t *testing.T) {
 	addr := withUsers(t)
 	c := dial(t, addr, client.ConnOpt.Login("bob", "geheim"))

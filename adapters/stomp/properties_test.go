@@ -76,7 +76,7 @@ func TestPrintValue(t *testing.T) {
 	}
 }
 
-// TestForeignMessage [names 4, faults F 97 99 100 103]: a message with everything that
+// TestForeignMessage [names 4, faults 97, 99, 100 and 103]: a message with everything that
 // other protocols can put into it, as each version of STOMP gets it.
 func TestForeignMessage(t *testing.T) {
 	m := core.NewMessage(3)

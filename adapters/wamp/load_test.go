@@ -52,7 +52,7 @@ func (s *transcript) got(name, prefix string) int {
 	return n
 }
 
-// Part E, 78 of the list of faults: a callee that is cut off without a word. Its
+// fault 78: a callee that is cut off without a word. Its
 // calls fail within the deadline, idempotent ones are made again, none vanish; and
 // a worker's message goes to the next.
 func TestCutOff(t *testing.T) {
@@ -95,6 +95,7 @@ func TestCutOff(t *testing.T) {
 }
 
 // A client that does not read costs a bounded amount, and others do not notice.
+// It shows fault 85.
 func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
@@ -121,6 +122,7 @@ func TestSlowReader(t *testing.T) {
 }
 
 // A caller that does not read its results is ended.
+// It shows fault 85.
 func TestUnreadResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stage(t, DefaultConfig())
@@ -140,7 +142,7 @@ func TestUnreadResults(t *testing.T) {
 	})
 }
 
-// Part A, 67: a storm of pings, and a message in tiny parts.
+// fault 67: a storm of pings, and a message in tiny parts.
 func TestFrameFloods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stage(t, DefaultConfig())

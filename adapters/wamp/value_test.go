@@ -128,7 +128,7 @@ func TestFormatsAgreeWithNexus(t *testing.T) {
 	}
 }
 
-// Part A, 21 of the list of faults: depth bombs, lengths that are not there.
+// fault 21: depth bombs, lengths that are not there.
 func TestHostileValues(t *testing.T) {
 	for _, c := range []struct {
 		name, raw string

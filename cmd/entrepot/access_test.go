@@ -115,6 +115,7 @@ func TestDenied(t *testing.T) {
 
 // A file of users that cannot be read keeps the broker from starting; check
 // says the same.
+// It shows fault 45.
 func TestBadUsersKeepTheBrokerFromStarting(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "e.toml")

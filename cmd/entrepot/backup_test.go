@@ -38,6 +38,7 @@ func refusedWith(t *testing.T, want string, args ...string) {
 
 // A backup of a running broker has what was confirmed before it, and a broker
 // on the restored data serves that.
+// It shows fault 95.
 func TestBackupAndRestore(t *testing.T) {
 	dir := t.TempDir()
 	data, backup, restored := filepath.Join(dir, "data"), filepath.Join(dir, "backup"), filepath.Join(dir, "restored")

@@ -139,6 +139,7 @@ func connectMQTT(t *testing.T, url string) net.Conn {
 
 // While the last clients are waited for, nobody new gets in, /readyz says so,
 // and those that are there are told (MQTT 5, 3.14: DISCONNECT with 0x8B).
+// It shows fault 105.
 func TestDrain(t *testing.T) {
 	t.Setenv("ENTREPOT_MQTT_LIMITS_LINGER", "60s")
 	t.Setenv("ENTREPOT_PROCESS_GRACE", "60s")
@@ -164,6 +165,7 @@ func TestDrain(t *testing.T) {
 }
 
 // A client that does not go is cut off when the grace time is over.
+// It shows fault 105.
 func TestGraceTime(t *testing.T) {
 	t.Setenv("ENTREPOT_MQTT_LIMITS_LINGER", "60s")
 	t.Setenv("ENTREPOT_PROCESS_GRACE", "100ms")
@@ -178,6 +180,7 @@ func TestGraceTime(t *testing.T) {
 }
 
 // One that connects over HTTP and says nothing is no reason to fail.
+// It shows fault 66.
 func TestSilentHTTPClient(t *testing.T) {
 	b := start(t, "--memory")
 	c, err := net.Dial("tcp", b.http[7:])

@@ -96,7 +96,7 @@ func next(t *testing.T, events chan *wamp.Event) *wamp.Event {
 	}
 }
 
-// Part D, 61 of the list of faults: a page from elsewhere, or from nowhere, does not
+// fault 61: a page from elsewhere, or from nowhere, does not
 // get in.
 func TestWAMPOrigins(t *testing.T) {
 	b := start(t)

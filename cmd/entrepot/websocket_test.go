@@ -154,6 +154,7 @@ func TestWebSocketsAreNoRequests(t *testing.T) {
 
 // A page from elsewhere gets nowhere, nor does one by a name of its own for
 // this machine.
+// It shows fault 61.
 func TestForeignPages(t *testing.T) {
 	t.Setenv("ENTREPOT_WEBSOCKET_ORIGINS", "https://app.example")
 	b := start(t)
@@ -200,6 +201,7 @@ func TestForeignPages(t *testing.T) {
 
 // [MQTT-3.1.4-3]: who comes with the same client id takes over, also between
 // carriers; the first is told.
+// It shows fault 72.
 func TestWebSocketSessionTakenOver(t *testing.T) {
 	b := start(t)
 	const connect = "\x10\x0F\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x02me"

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// [faults C 45] a line that is malformed or empty is an error with its number,
+// [fault 45] a line that is malformed or empty is an error with its number,
 // never one to be passed over.
 func TestBadUserFiles(t *testing.T) {
 	good := "ann:" + mustHash(t, password)

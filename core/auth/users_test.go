@@ -119,7 +119,7 @@ func (c counted) fits(password string) bool {
 	return password == c.right
 }
 
-// [faults C 60] an unknown name costs one comparison, as a known one does, with
+// [fault 60] an unknown name costs one comparison, as a known one does, with
 // the hash of a user: always the same one's, and never of success.
 func TestUnknownNameCostsAsMuch(t *testing.T) {
 	var ann, bob atomic.Int64
@@ -165,6 +165,7 @@ func (s slow) fits(string) bool {
 
 // A flood of log-ins takes half of the processors at most; who waits too long
 // is told so.
+// It shows fault 60.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most, busy, in atomic.Int64

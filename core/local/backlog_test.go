@@ -469,6 +469,7 @@ func TestExpiryOnDisk(t *testing.T) {
 
 // Damage in one queue's messages stops that queue, which says so; others go on.
 // A purge sets it going again.
+// It shows fault 70.
 func TestDamageStopsItsQueueAlone(t *testing.T) {
 	first := openWorkshop(t, store.MemoryDisk())
 	for _, q := range []string{"a", "b", "c"} {

@@ -380,6 +380,7 @@ func soakRounds(normal, soak int) int {
 	return normal
 }
 
+// TestCrashAnywhereLosesNothingConfirmed shows faults 68 and 69.
 func TestCrashAnywhereLosesNothingConfirmed(t *testing.T) {
 	const lanes = 4
 	rounds := uint64(soakRounds(200, 10_000))

@@ -166,6 +166,7 @@ func (w *workshop) heal() {
 
 // Publishers and consumers go on over a failure and a recovery of the disk:
 // nothing is confirmed that is lost, in memory or after a crash.
+// It shows fault 71.
 func TestDiskFailsUnderPublishers(t *testing.T) {
 	for _, f := range []struct {
 		what, part string
@@ -365,6 +366,7 @@ func TestTopologyOverAFailure(t *testing.T) {
 }
 
 // What is acknowledged while the disk fails stays acknowledged.
+// It shows fault 71.
 func TestAcksOverAFailure(t *testing.T) {
 	w := openWorkshop(t, store.MemoryDisk())
 	w.declare("broken", core.QueueArgs{})

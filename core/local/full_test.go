@@ -86,6 +86,7 @@ func TestNothingIsSpilledToAFullDisk(t *testing.T) {
 
 // In a transaction one message for a disk that is nearly full is enough to refuse
 // all; settlements alone go on.
+// It shows fault 71.
 func TestTransactionsOnAFullDisk(t *testing.T) {
 	w := openWorkshop(t, store.MemoryDisk())
 	defer w.close()

@@ -159,6 +159,7 @@ func TestQueueNameRoutesFollowQueues(t *testing.T) {
 }
 
 // Distinct topics do not make the cache grow without bound.
+// It shows fault 26.
 func TestRouteCacheIsBounded(t *testing.T) {
 	e := New(quiet())
 	none := &route{}
@@ -181,6 +182,7 @@ func TestRouteCacheIsBounded(t *testing.T) {
 }
 
 // Routes to many queues count for more, and one that is too large is not kept.
+// It shows fault 26.
 func TestRouteCacheIsBoundedInTargets(t *testing.T) {
 	c := &exchange{}
 	c.cache.seed = New(quiet()).topics.cache.seed

@@ -33,6 +33,7 @@ func otherDisk(t *testing.T) string {
 
 // A backup under load, onto another file system, is a consistent point: all
 // that was confirmed before, and all up to one group.
+// It shows fault 95.
 func TestBackupUnderLoad(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	s := openReal(t, data)

@@ -106,6 +106,7 @@ func lastBytes(t *testing.T, d *Disk, name string, n int) []int64 {
 
 // One flipped bit in log or manifest: the start is refused with a word on
 // repair, or nothing is lost.
+// It shows fault 70.
 func TestFlippedBitInLogAndManifest(t *testing.T) {
 	before, want := written(t, 400)
 	for _, kind := range []string{".log", "MANIFEST", "OPTIONS"} {
@@ -148,6 +149,7 @@ func TestFlippedBitInLogAndManifest(t *testing.T) {
 
 // One flipped bit in a table: the store opens, what lies in other blocks is
 // served, nothing false is, and where the damage is is told.
+// It shows fault 70.
 func TestFlippedBitInTable(t *testing.T) {
 	before, want := written(t, 400)
 	keys := slices.Sorted(maps.Keys(want))
@@ -200,6 +202,7 @@ func TestFlippedBitInTable(t *testing.T) {
 }
 
 // Files that are gone, or a page of them.
+// It shows fault 70.
 func TestMissingFiles(t *testing.T) {
 	before, _ := written(t, 400)
 	for _, c := range []struct {

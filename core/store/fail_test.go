@@ -164,6 +164,7 @@ func (l *ledger) check(s *Store) {
 // in order, none falsely, what is there can be read meanwhile, and the store
 // goes on by itself when the disk does. Twice, as a second failure meets the
 // remains of the first.
+// It shows fault 71.
 func TestDiskFailsUnderLoadAndRecovers(t *testing.T) {
 	for _, o := range outages() {
 		t.Run(o.String(), func(t *testing.T) {
@@ -341,6 +342,7 @@ func TestDiskFailsInRecovery(t *testing.T) {
 }
 
 // Once a handle failed it writes and removes nothing more.
+// It shows fault 71.
 func TestFencedHandleIsOut(t *testing.T) {
 	d := MemoryDisk()
 	s := openMem(t, d)
@@ -435,6 +437,7 @@ func TestRestateComesFirst(t *testing.T) {
 }
 
 // The reserve goes when the disk is full and comes back when there is room.
+// It shows fault 71.
 func TestReserve(t *testing.T) {
 	d := MemoryDisk()
 	d.mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 30, TotalBytes: 1 << 31, UsedBytes: 1 << 30})

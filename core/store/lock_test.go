@@ -42,6 +42,7 @@ func TestReasonsForNoLock(t *testing.T) {
 }
 
 // What lies on a disk that became read only is repaired: no broker runs there.
+// It shows fault 71.
 func TestRepairOfAReadOnlyDisk(t *testing.T) {
 	d, _ := written(t, 3)
 	s := openMem(t, d)

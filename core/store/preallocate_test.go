@@ -55,6 +55,7 @@ func TestNothingIsPreallocatedWhereRoomIsShort(t *testing.T) {
 }
 
 // Clients get to see why a store failed. They do not get to see where its files are.
+// It shows fault 58.
 func TestReasonOfAFailureNamesNoFile(t *testing.T) {
 	d := MemoryDisk()
 	s := openMem(t, d)

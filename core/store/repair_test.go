@@ -113,6 +113,7 @@ func TestRepairOfWhatIsWhole(t *testing.T) {
 
 // Whatever file is damaged, what lies elsewhere is saved, and the report says
 // where the rest lay.
+// It shows fault 70.
 func TestRepairAfterFlippedBit(t *testing.T) {
 	before, want := written(t, 400)
 	for _, c := range []struct {

@@ -56,6 +56,7 @@ func TestCommittedIsThereAfterReopen(t *testing.T) {
 	}
 }
 
+// TestCrashKeepsConfirmedAndGroupsWhole shows fault 69.
 func TestCrashKeepsConfirmedAndGroupsWhole(t *testing.T) {
 	for seed := range uint64(40) {
 		d := MemoryDisk()

@@ -12,6 +12,7 @@ import (
 
 // What attempts left on a full disk goes before the next attempt, which would
 // have less room than the one before; in a start too. What counts stays.
+// It shows fault 71.
 func TestFullDiskIsSwept(t *testing.T) {
 	d := MemoryDisk()
 	s, err := Open("data", Options{Disk: d, RetryEvery: time.Millisecond, memTable: 64 << 10})

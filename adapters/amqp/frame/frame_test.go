@@ -29,10 +29,10 @@ func TestNext(t *testing.T) {
 		t.Errorf("%v, %v", m, r.End())
 	}
 	for title, b := range map[string][]byte{
-		"larger than the limit":           {1, 0, 0, 0, 0, 0x10, 0},
-		"4 GiB":                           {1, 0, 0, 0xff, 0xff, 0xff, 0xff},
-		"without the octet that ends it":  {1, 0, 0, 0, 0, 0, 1, 9, 9},
-		"an HTTP request [faults.md D63]": []byte("GET / HTTP/1.1\r\n\r\n"),
+		"larger than the limit":          {1, 0, 0, 0, 0, 0x10, 0},
+		"4 GiB":                          {1, 0, 0, 0xff, 0xff, 0xff, 0xff},
+		"without the octet that ends it": {1, 0, 0, 0, 0, 0, 1, 9, 9},
+		"an HTTP request [fault 63]":     []byte("GET / HTTP/1.1\r\n\r\n"),
 	} {
 		if _, _, err := Next(b, MinMax); !errors.Is(err, ErrFrame) {
 			t.Errorf("%s: %v", title, err)
@@ -121,6 +121,7 @@ func TestValueLetters(t *testing.T) {
 
 // What a table cannot hold is left out or turned into text, and never makes
 // it unreadable.
+// It shows fault 17.
 func TestTableLeavesOut(t *testing.T) {
 	long := strings.Repeat("n", 256)
 	b := AppendTable(nil, routing.Headers{{Name: long, Value: 1}, {Name: "big", Value: uint64(math.MaxUint64)},
@@ -148,7 +149,7 @@ func nest(depth int) any {
 	return v
 }
 
-// faults.md A17: depth, lengths and numbers of values are bounded.
+// fault 17: depth, lengths and numbers of values are bounded.
 func TestHostileTables(t *testing.T) {
 	deepest := AppendTable(nil, routing.Headers{{Name: "k", Value: nest(MaxNesting)}})
 	r := NewReader(deepest)
@@ -187,6 +188,7 @@ func TestHostileTables(t *testing.T) {
 }
 
 // A payload's length is what decides how much is allocated.
+// It shows faults 2 and 17.
 func TestNothingOnAStrangersWord(t *testing.T) {
 	payload := append([]byte{1, 'k', 'S'}, 0x7f, 0xff, 0xff, 0xff, 'a')
 	if n := testing.AllocsPerRun(100, func() {

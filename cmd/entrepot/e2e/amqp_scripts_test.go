@@ -12,6 +12,7 @@ func TestCelery(t *testing.T) {
 func TestCrossingAMQP(t *testing.T) { withEveryProtocol(t, "crossing_amqp.py") }
 
 // TestPoison has workers of each protocol die of one message.
+// It shows fault 80.
 func TestPoison(t *testing.T) { withEveryProtocol(t, "poison.py") }
 
 // withEveryProtocol runs a script against a program of its own, beside the

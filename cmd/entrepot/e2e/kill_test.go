@@ -18,6 +18,7 @@ import (
 // Nothing that was confirmed is lost, nothing whose acknowledgement was
 // confirmed returns, nothing of QoS 2 comes twice, and the order of each
 // publisher is kept.
+// It shows fault 68.
 func TestKilled(t *testing.T) {
 	rounds := 5
 	if os.Getenv("ENTREPOT_SOAK") != "" {

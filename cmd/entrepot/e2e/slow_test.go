@@ -25,6 +25,7 @@ const (
 // beside a fast one, while a publisher sends as fast as the fast one reads.
 // The fast one gets everything, in order and in time; the slow ones cost a
 // bounded amount of memory; and what they miss is counted to the last message.
+// It shows fault 85.
 func TestSlowSubscribers(t *testing.T) {
 	alone := runFlood(t, false)
 	beside := runFlood(t, true)

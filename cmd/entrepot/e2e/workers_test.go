@@ -21,6 +21,7 @@ const (
 // workers of every protocol share; each worker is lost after a while, with
 // messages that it has not acknowledged, and another one comes. Every order is
 // done, and done again only where the worker that had it was lost.
+// It shows fault 76.
 func TestWorkersComeAndGo(t *testing.T) {
 	b := startBroker(t)
 	defer b.stop(t)
