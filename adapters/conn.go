@@ -50,6 +50,7 @@ type Conn struct {
 
 	server *Server
 	conn   net.Conn
+	from   *Listener // nil: from elsewhere
 	proto  Protocol
 	peer   netip.Addr
 

@@ -31,7 +31,7 @@ var carriers = []struct {
 
 func dialled(t testing.TB, addr string) (client, server net.Conn) {
 	t.Helper()
-	l, err := Listen(addr)
+	l, err := listenAt(addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,51 +2,85 @@ package adapters
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 )
 
 const (
-	unixPrefix = "unix:"
-	unixMode   = 0o660
+	unixMode = 0o660
 	// answerTime is how long a unix socket may take to answer. Only a refusal
 	// means that nobody is there.
 	answerTime = time.Second
 )
 
-// Listen binds addr: "host:port" is TCP, port 0 a free one and an empty host
-// every address of the machine; "unix:/path" is a unix socket that its owner
-// and group may use (mode 0660). A socket file that an ended process left
-// behind is replaced, any other file is not. Closing the listener removes the
-// file. The error says what was wrong and, where it can, what to do.
-func Listen(addr string) (net.Listener, error) {
-	if path, ok := strings.CutPrefix(addr, unixPrefix); ok {
-		return listenUnix(path)
+// Gate is what listeners need to let clients in.
+type Gate struct {
+	TLS *TLSMaterial // nil: no listener has TLS
+}
+
+// Listener is an address that was bound for streams. Accept returns bare
+// connections: Server opens them as the Address says, each on a goroutine of its
+// own. Others call Ready.
+type Listener struct {
+	net.Listener
+	Address Address
+	tls     *tls.Config // nil: none
+}
+
+// Listen binds an address for streams. On TCP an empty host is every address of
+// the machine; a unix socket may be used by its owner and group (mode 0660). A
+// socket file that an ended process left behind is replaced, any other file is
+// not. Closing the listener removes the file. alpn are the protocol's names in
+// TLS (TLSMaterial.Config). The error says what was wrong and, where it can,
+// what to do.
+func (g Gate) Listen(a Address, alpn ...string) (*Listener, error) {
+	l := &Listener{Address: a}
+	if a.Proxy {
+		return nil, fmt.Errorf("listen on %s: PROXY headers are not read by this version", a.Name)
 	}
-	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return nil, fmt.Errorf("listen on %q: want host:port or unix:/path: %w", addr, err)
+	if a.Transport == OverTLS {
+		if g.TLS == nil || len(g.TLS.Certificates()) == 0 {
+			return nil, fmt.Errorf("listen on %s: %w", a.Name, errNoCertificate)
+		}
+		l.tls = g.TLS.Config(a.ClientAuth, alpn...)
 	}
-	l, err := net.Listen("tcp", addr)
+	var err error
+	if a.Transport == OverUnix {
+		l.Listener, err = listenUnix(a.At)
+	} else {
+		l.Listener, err = listenTCP(a.At)
+	}
+	return l, err
+}
+
+// Ready is a listener of connections that begin with TLS, where the Address says
+// so, by themselves when they are first read or written.
+func (l *Listener) Ready() net.Listener {
+	if l.tls == nil {
+		return l
+	}
+	return tls.NewListener(l, l.tls)
+}
+
+func listenTCP(at string) (net.Listener, error) {
+	l, err := net.Listen("tcp", at)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", addr, explained(err))
+		return nil, fmt.Errorf("listen on %s: %w", at, explained(err))
 	}
 	return l, nil
 }
 
-// ListenPacket binds addr, "host:port", for UDP as Listen does for TCP.
-func ListenPacket(addr string) (net.PacketConn, error) {
-	if _, _, err := net.SplitHostPort(addr); err != nil || strings.HasPrefix(addr, unixPrefix) {
-		return nil, fmt.Errorf("listen on %q: want host:port", addr)
-	}
-	c, err := net.ListenPacket("udp", addr)
+// ListenPacket binds an address for datagrams.
+func ListenPacket(a Address) (net.PacketConn, error) {
+	c, err := net.ListenPacket("udp", a.At)
 	if err != nil {
-		return nil, fmt.Errorf("listen on UDP %s: %w", addr, explained(err))
+		return nil, fmt.Errorf("listen on UDP %s: %w", a.At, explained(err))
 	}
 	return c, nil
 }
@@ -70,7 +104,7 @@ func explained(err error) error {
 func listenUnix(path string) (net.Listener, error) {
 	// A name after @ has no file, and so nothing says who may use it.
 	if path == "" || path[0] == '@' {
-		return nil, fmt.Errorf("listen on %s%s: want the path of a file", unixPrefix, path)
+		return nil, fmt.Errorf("listen on unix:%s: want the path of a file", path)
 	}
 	l, err := bindUnix(path)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -79,7 +113,7 @@ func listenUnix(path string) (net.Listener, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s%s: %w", unixPrefix, path, explainedUnix(path, err))
+		return nil, fmt.Errorf("listen on unix:%s: %w", path, explainedUnix(path, err))
 	}
 	return l, nil
 }

@@ -11,8 +11,17 @@ import (
 	"testing"
 )
 
+// listenAt is Gate.Listen without TLS for "HOST:PORT" or "unix:PATH", however bad.
+func listenAt(addr string) (*Listener, error) {
+	a := Address{Name: addr, Transport: OverTCP, At: addr}
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		a.Transport, a.At = OverUnix, path
+	}
+	return Gate{}.Listen(a)
+}
+
 func TestListenTCP(t *testing.T) {
-	l, err := Listen("127.0.0.1:0")
+	l, err := listenAt("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,12 +33,11 @@ func TestListenTCP(t *testing.T) {
 	}{
 		{addr, "another process has this port", syscall.EADDRINUSE},
 		{"203.0.113.7:0", "no such address", syscall.EADDRNOTAVAIL},
-		{"1883", "want host:port or unix:/path", nil},
-		{"", "want host:port or unix:/path", nil},
+		{"1883", "missing port", nil},
 		{"127.0.0.1:99999", "invalid port", nil},
 		{"127.0.0.1:mqttt", "mqttt", nil},
 	} {
-		_, err := Listen(c.addr)
+		_, err := listenAt(c.addr)
 		if err == nil || !strings.Contains(err.Error(), c.says) || c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("Listen(%q): %v", c.addr, err)
 		}
@@ -44,7 +52,7 @@ func TestListenTCP(t *testing.T) {
 
 func TestListenUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
-	l, err := Listen("unix:" + path)
+	l, err := listenAt("unix:" + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +60,7 @@ func TestListenUnix(t *testing.T) {
 	if err != nil || info.Mode() != fs.ModeSocket|unixMode {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if _, err := Listen("unix:" + path); err == nil || !strings.Contains(err.Error(), "another process has this socket") {
+	if _, err := listenAt("unix:" + path); err == nil || !strings.Contains(err.Error(), "another process has this socket") {
 		t.Errorf("second listener: %v", err)
 	}
 	if c, err := net.Dial("unix", path); err != nil {
@@ -68,13 +76,13 @@ func TestListenUnix(t *testing.T) {
 
 func TestListenUnixStale(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
-	l, err := Listen("unix:" + path)
+	l, err := listenAt("unix:" + path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // as a crash does
+	l.Listener.(*net.UnixListener).SetUnlinkOnClose(false) // as a crash does
 	_ = l.Close()
-	if l, err = Listen("unix:" + path); err != nil {
+	if l, err = listenAt("unix:" + path); err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
@@ -105,7 +113,7 @@ func TestListenUnixLeavesOthersAlone(t *testing.T) {
 		"":        "want the path",
 		"@hidden": "want the path",
 	} {
-		if l, err := Listen("unix:" + path); err == nil {
+		if l, err := listenAt("unix:" + path); err == nil {
 			_ = l.Close()
 			t.Errorf("%q was taken", path)
 		} else if !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "unix:"+path) {

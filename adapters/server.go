@@ -28,7 +28,8 @@ type Server struct {
 	mu        sync.Mutex
 	listeners []net.Listener
 	conns     map[*Conn]struct{}
-	admitted  int // conns and those about to be among them
+	opening   map[net.Conn]struct{} // by Listener.open
+	admitted  int                   // conns and those about to be among them
 	peers     map[netip.Addr]peerCount
 	stopping  chan struct{} // closed by Shutdown
 	wg        sync.WaitGroup
@@ -42,7 +43,7 @@ func NewServer(cfg Config, name string, log *slog.Logger, open func(*Conn) Proto
 	return &Server{
 		cfg: cfg, name: name, log: log.With("protocol", name), open: open,
 		bufs: newBuffers(), wheel: NewWheel(),
-		conns: map[*Conn]struct{}{}, peers: map[netip.Addr]peerCount{},
+		conns: map[*Conn]struct{}{}, opening: map[net.Conn]struct{}{}, peers: map[netip.Addr]peerCount{},
 		stopping: make(chan struct{}),
 	}
 }
@@ -83,6 +84,7 @@ func (s *Server) closing() bool {
 // accept waits out a shortage of file descriptors or memory instead of ending.
 func (s *Server) accept(l net.Listener) {
 	defer s.wg.Done()
+	from, _ := l.(*Listener)
 	const shortest, longest = 10 * time.Millisecond, time.Second
 	pause := shortest
 	for {
@@ -90,7 +92,7 @@ func (s *Server) accept(l net.Listener) {
 		switch {
 		case err == nil:
 			pause = shortest
-			s.ServeConn(c)
+			s.arrive(from, c)
 			continue
 		case s.closing() || errors.Is(err, net.ErrClosed):
 			return
@@ -115,17 +117,28 @@ func (s *Server) ServeConn(nc net.Conn) { s.ServeConnAs(nc, s.open) }
 // ServeConnAs is ServeConn with a Protocol of its own for this connection, for
 // carriers that agreed with the client on something.
 func (s *Server) ServeConnAs(nc net.Conn, open func(*Conn) Protocol) {
-	c := &Conn{server: s, conn: nc, peer: peerOf(nc)}
-	c.raw, c.maxFrame = rawOf(nc), s.cfg.LoginBytes
-	if !s.admit(c.peer) {
-		s.refused.Add(1)
-		// Nobody is told: the peer is over its limit.
-		_ = nc.Close()
-		return
+	if peer := peerOf(nc); s.admitOrClose(nc, peer) {
+		s.start(&Conn{server: s, conn: nc, peer: peer}, open, s.cfg.LoginTimeout)
 	}
-	c.Outbox = newOutbox(nc, c.raw, s.bufs, s.cfg.OutboxBytes)
+}
+
+// admitOrClose closes a connection that is over a limit.
+func (s *Server) admitOrClose(nc net.Conn, peer netip.Addr) bool {
+	if s.admit(peer) {
+		return true
+	}
+	s.refused.Add(1)
+	// Nobody is told: the peer is over its limit.
+	_ = nc.Close()
+	return false
+}
+
+// start serves a connection that was admitted and is ready for its protocol.
+func (s *Server) start(c *Conn, open func(*Conn) Protocol, login time.Duration) {
+	c.raw, c.maxFrame = rawOf(c.conn), s.cfg.LoginBytes
+	c.Outbox = newOutbox(c.conn, c.raw, s.bufs, s.cfg.OutboxBytes)
 	c.Outbox.broken = c.writeFailed
-	s.wheel.Set(&c.alarm, s.cfg.LoginTimeout, c.timeout)
+	s.wheel.Set(&c.alarm, login, c.timeout)
 	c.proto = open(c)
 	if !s.enter(c) { // Shutdown did not see it
 		c.Kick(ErrKicked)
@@ -240,6 +253,9 @@ func (s *Server) stop() (listeners []net.Listener, conns []*Conn) {
 	close(s.stopping)
 	for c := range s.conns {
 		conns = append(conns, c)
+	}
+	for c := range s.opening { // nobody to say good-bye to
+		_ = c.Close()
 	}
 	listeners, s.listeners = s.listeners, nil
 	return listeners, conns

@@ -160,7 +160,7 @@ func TestServerShutdown(t *testing.T) {
 				addr = "unix:" + t.TempDir() + "/s"
 			}
 			s := newFixture(testConfig(), nil)
-			l, err := Listen(addr)
+			l, err := listenAt(addr)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -287,7 +287,7 @@ func TestServerShutdownGivesUp(t *testing.T) {
 // It shows faults 1 and 23.
 func TestServerClientsThatVanish(t *testing.T) {
 	const clients = 1000
-	l, err := Listen("127.0.0.1:0")
+	l, err := listenAt("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ type webServer struct {
 
 func newWebServer(t testing.TB, cfg WebSocketConfig) *webServer {
 	t.Helper()
-	l, err := Listen("127.0.0.1:0")
+	l, err := listenAt("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

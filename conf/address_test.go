@@ -1,45 +1,89 @@
 package conf
 
 import (
-	"reflect"
 	"strings"
 	"testing"
+
+	"entrepot/adapters"
 )
 
-func TestAddresses(t *testing.T) {
+// What other machines reach has to be encrypted, or said to be plain, and needs
+// users, or certificates of clients.
+func TestExposedAddresses(t *testing.T) {
+	const open, noCert, noUsers = "can be reached from other machines, and is not encrypted", "needs a certificate", "lets everybody in"
 	for _, c := range []struct {
-		listen []string
-		want   []string
-		err    string
+		listen string
+		set    string // of: users, certs, cas, require
+		errs   []string
 	}{
-		{listen: nil},
-		{listen: []string{"off"}},
-		{listen: []string{"127.0.0.1:1883"}, want: []string{"127.0.0.1:1883"}},
-		{listen: []string{"127.0.0.1:0", "[::1]:1883"}, want: []string{"127.0.0.1:0", "[::1]:1883"}},
-		{listen: []string{"localhost:1883"}, want: []string{"localhost:1883"}},
-		{listen: []string{"127.8.9.10:1883"}, want: []string{"127.8.9.10:1883"}},
-		{listen: []string{"unix:/run/a/../e.sock"}, want: []string{"unix:/run/e.sock"}},
-		{listen: []string{"off", "127.0.0.1:1883"}, err: `"off" stands alone`},
-		{listen: []string{""}, err: "neither HOST:PORT nor unix:/PATH"},
-		{listen: []string{"1883"}, err: "neither HOST:PORT nor unix:/PATH"},
-		{listen: []string{"127.0.0.1"}, err: "neither HOST:PORT nor unix:/PATH"},
-		{listen: []string{"127.0.0.1:mqtt"}, err: "the port is a number"},
-		{listen: []string{"127.0.0.1:65536"}, err: "the port is a number"},
-		{listen: []string{"127.0.0.1:-1"}, err: "the port is a number"},
-		{listen: []string{":1883"}, err: "can be reached from other machines"},
-		{listen: []string{"0.0.0.0:1883"}, err: "this version has no TLS"},
-		{listen: []string{"[::]:1883"}, err: "can be reached from other machines"},
-		{listen: []string{"192.0.2.7:1883"}, err: "can be reached from other machines"},
-		{listen: []string{"broker.example:1883"}, err: "can be reached from other machines"},
-		{listen: []string{"localhost.evil.example:1883"}, err: "can be reached from other machines"},
-		{listen: []string{"unix:e.sock"}, err: "begins with /"},
-		{listen: []string{"unix:@abstract"}, err: "begins with /"},
-		{listen: []string{"unix:/" + strings.Repeat("x", maxSocketPath)}, err: "at most 103 bytes"},
+		{"127.0.0.1:1883", "", nil},
+		{"localhost:1883", "", nil},
+		{"[::1]:1883", "", nil},
+		{"127.8.9.10:1883", "", nil},
+		{"unix:/run/e.sock", "", nil},
+		{":1883", "", []string{open, noUsers}},
+		{"0.0.0.0:1883", "", []string{open, `write "tls:0.0.0.0:1883"`, noUsers}},
+		{"0.0.0.0:1883", "users", []string{open}},
+		{"[::]:1883", "users", []string{open}},
+		{"192.0.2.7:1883", "users", []string{open}},
+		{"broker.example:1883", "users", []string{open}},
+		{"localhost.evil.example:1883", "users", []string{open}},
+		{"0.0.0.0:1883?plaintext=1", "users", nil},
+		{"0.0.0.0:1883?plaintext=1", "", []string{noUsers}},
+		{"0.0.0.0:1883?plaintext=0", "users", []string{open}},
+		{"0.0.0.0:1883", "users certs", []string{open}},
+		{"tls:127.0.0.1:8883", "", []string{noCert}},
+		{"tls:127.0.0.1:8883", "certs", nil},
+		{"tls:0.0.0.0:8883", "certs", []string{noUsers}},
+		{"tls:0.0.0.0:8883", "certs users", nil},
+		{"tls:0.0.0.0:8883", "certs cas require", nil},
+		{"tls:0.0.0.0:8883?client_auth=require", "certs cas", nil},
+		{"tls:0.0.0.0:8883?client_auth=request", "certs cas require", []string{noUsers}},
+		{"tls:0.0.0.0:8883?client_auth=require", "certs users", []string{"asks for clients' certificates: name the CAs"}},
+		{"127.0.0.1:1884?proxy=1", "users", []string{"is behind a proxy: add &plaintext=1"}},
+		{"127.0.0.1:1884?proxy=1&plaintext=1", "users", nil},
+		{"127.0.0.1:1884?proxy=1&plaintext=1", "", []string{noUsers}},
+		{"unix:/run/e.sock?proxy=1&plaintext=1", "", []string{noUsers}},
+		{"tls:127.0.0.1:8884?proxy=1", "certs users", nil},
 	} {
-		got, err := ParseAddresses(c.listen)
-		if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) || !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%q: %v, %v; want %v, %s", c.listen, got, err, c.want, c.err)
+		cfg := DefaultConfig()
+		cfg.MQTT.Listen = []string{c.listen}
+		for _, s := range strings.Fields(c.set) {
+			switch s {
+			case "users":
+				cfg.Auth.Users = "users"
+			case "certs":
+				cfg.TLS.Certs, cfg.TLS.Keys = []string{"a"}, []string{"a"}
+			case "cas":
+				cfg.TLS.ClientCAs = []string{"a"}
+			case "require":
+				cfg.TLS.ClientAuth = adapters.AuthRequire
+			}
 		}
+		err := cfg.Validate()
+		if (err != nil) != (len(c.errs) > 0) {
+			t.Errorf("%s with %q: %v", c.listen, c.set, err)
+			continue
+		}
+		for _, want := range c.errs {
+			if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "mqtt: listen: ") {
+				t.Errorf("%s with %q: %v; want %s", c.listen, c.set, err, want)
+			}
+		}
+	}
+}
+
+// CoAP's addresses are UDP's.
+func TestExposedDatagrams(t *testing.T) {
+	c := DefaultConfig()
+	c.Auth.Users = "users"
+	c.CoAP.Listen = []string{"0.0.0.0:5683"}
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), `coap: listen: "0.0.0.0:5683" can be reached from other machines, and is not encrypted: write "dtls:0.0.0.0:5683"`) {
+		t.Errorf("error %v", err)
+	}
+	c.CoAP.Listen = []string{"0.0.0.0:5683?plaintext=1"}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -51,9 +95,17 @@ func TestAddressesOverProtocols(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
+	c.CoAP.Listen, c.STOMP.Listen = []string{"127.0.0.1:7", "tcp:127.0.0.1:8"}, []string{"127.0.0.1:7"}
+	if err := c.Validate(); err != nil { // UDP's ports are others
+		t.Error(err)
+	}
+	c.STOMP.Listen = []string{"tcp:127.0.0.1:8"}
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "tcp 127.0.0.1:8 is named by stomp already") {
+		t.Errorf("error %v", err)
+	}
 	c.STOMP.Listen = []string{"unix:/run/x"}
 	c.HTTP.Listen = []string{"unix:/run//x"}
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "unix:/run/x is named by stomp already") {
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "unix /run/x is named by stomp already") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -32,6 +32,7 @@ type Config struct {
 	CoAP      coap.Config              `toml:"coap"`
 	HTTP      admin.Config             `toml:"http"`
 	WebSocket adapters.WebSocketConfig `toml:"websocket"`
+	TLS       adapters.TLSConfig       `toml:"tls"`
 	Log       Log                      `toml:"log"`
 	Process   Process                  `toml:"process"`
 	Policies  core.PolicyConfigs       `toml:"policies"`
@@ -70,6 +71,7 @@ func DefaultConfig() Config {
 		CoAP:      coap.DefaultConfig(),
 		HTTP:      admin.DefaultConfig(),
 		WebSocket: adapters.DefaultWebSocketConfig(),
+		TLS:       adapters.DefaultTLSConfig(),
 		Log:       Log{Level: "info", Format: "text"},
 		Process:   Process{Grace: 10 * time.Second, GCHeadroom: 64 << 20},
 	}
@@ -106,6 +108,7 @@ func (c Config) Validate() error {
 		section("coap", c.CoAP.Validate()),
 		section("http", c.HTTP.Validate()),
 		section("websocket", c.WebSocket.Validate()),
+		section("tls", c.TLS.Validate()),
 		section("log", c.Log.Validate()),
 		section("process", c.Process.Validate()),
 		section("policies", c.Policies.Validate()),

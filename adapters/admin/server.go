@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"entrepot/adapters"
 	"entrepot/core"
 )
 
@@ -66,6 +67,9 @@ func (s *Server) Serve(l net.Listener) error {
 	defer s.mu.Unlock()
 	if s.closing {
 		return fmt.Errorf("http server: %w", net.ErrClosed)
+	}
+	if bare, ok := l.(*adapters.Listener); ok {
+		l = bare.Ready()
 	}
 	s.wg.Go(func() {
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {

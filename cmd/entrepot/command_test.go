@@ -180,9 +180,9 @@ func TestCommandLines(t *testing.T) {
 		{"serve --frobnicate", usage, "", "unknown flag: --frobnicate\nTry 'entrepot serve --help'."},
 		{"serve here", usage, "", `unknown command "here"`},
 		{"serve --config " + bad, usage, "", bad + ":2: log.levl"},
-		{"serve --mqtt 0.0.0.0:1883", usage, "", `mqtt: listen: "0.0.0.0:1883" can be reached from other machines, and this version has no TLS`},
+		{"serve --mqtt 0.0.0.0:1883", usage, "", `mqtt: listen: "0.0.0.0:1883" can be reached from other machines, and is not encrypted`},
 		{"serve --stomp :0", usage, "", "stomp: listen: \":0\" can be reached from other machines"},
-		{"serve --mqtt 1883", usage, "", `mqtt: listen: "1883" is neither HOST:PORT nor unix:/PATH nor "off"`},
+		{"serve --mqtt 1883", usage, "", `mqtt: listen: "1883" is neither HOST:PORT nor tls:HOST:PORT nor unix:/PATH nor "off"`},
 		{"serve --mqtt off --stomp off --amqp off --coap off --http off", usage, "", "every protocol is off"},
 		{"serve --mqtt off,127.0.0.1:0", usage, "", `"off" stands alone`},
 

@@ -8,7 +8,6 @@ import (
 	"net"
 
 	"entrepot/adapters"
-	"entrepot/conf"
 )
 
 // server is what a front-end gives to be run.
@@ -21,29 +20,31 @@ type server interface {
 type front struct {
 	protocol string
 	server   server
+	bare     adapters.Transport
 	listen   []string
-	bind     func(address string) (socket, error)
+	bind     func(adapters.Address) (socket, error)
 	bound    []string // addresses, by open
 }
 
 // socket is an address that was bound. It is served, or else closed.
 type socket struct {
+	adapters.Address
 	at    net.Addr
 	serve func() error
 	close func() error
 }
 
-// streams is a protocol on connections.
+// streams is a protocol on connections; alpn are its names in TLS.
 func streams(protocol string, s interface {
 	server
 	Serve(net.Listener) error
-}, listen []string) front {
-	return front{protocol: protocol, server: s, listen: listen, bind: func(address string) (socket, error) {
-		l, err := adapters.Listen(address)
+}, gate adapters.Gate, listen []string, alpn ...string) front {
+	return front{protocol: protocol, server: s, bare: adapters.OverTCP, listen: listen, bind: func(a adapters.Address) (socket, error) {
+		l, err := gate.Listen(a, alpn...)
 		if err != nil {
 			return socket{}, err
 		}
-		return socket{l.Addr(), func() error { return s.Serve(l) }, l.Close}, nil
+		return socket{a, l.Addr(), func() error { return s.Serve(l) }, l.Close}, nil
 	}}
 }
 
@@ -52,12 +53,15 @@ func packets(protocol string, s interface {
 	server
 	Serve(net.PacketConn) error
 }, listen []string) front {
-	return front{protocol: protocol, server: s, listen: listen, bind: func(address string) (socket, error) {
-		c, err := adapters.ListenPacket(address)
+	return front{protocol: protocol, server: s, bare: adapters.OverUDP, listen: listen, bind: func(a adapters.Address) (socket, error) {
+		if a.Transport != adapters.OverUDP {
+			return socket{}, fmt.Errorf("listen on %s: only UDP is served", a.Name)
+		}
+		c, err := adapters.ListenPacket(a)
 		if err != nil {
 			return socket{}, err
 		}
-		return socket{c.LocalAddr(), func() error { return s.Serve(c) }, c.Close}, nil
+		return socket{a, c.LocalAddr(), func() error { return s.Serve(c) }, c.Close}, nil
 	}}
 }
 
@@ -67,7 +71,7 @@ func open(fronts []front, log *slog.Logger) error {
 	var errs []error
 	bound := make([][]socket, len(fronts))
 	for i, f := range fronts {
-		addresses, err := conf.ParseAddresses(f.listen)
+		addresses, err := adapters.ParseAddresses(f.listen, f.bare)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", f.protocol, err))
 		}
@@ -91,7 +95,7 @@ func open(fronts []front, log *slog.Logger) error {
 				return err
 			}
 			fronts[i].bound = append(fronts[i].bound, shown(s.at))
-			log.Info("listening", "protocol", f.protocol, "address", shown(s.at))
+			log.Info("listening", "protocol", f.protocol, "address", shown(s.at), "transport", s.Address.Transport)
 		}
 	}
 	return errors.Join(errs...)

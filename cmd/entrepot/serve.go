@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +33,10 @@ func serveCommand() *cobra.Command {
 		Long: `Run the broker until SIGINT or SIGTERM. The first signal lets it say good-bye to
 its clients, for as long as process.grace allows; a second one ends it at once.
 
-An address is HOST:PORT (port 0 takes any free one), unix:/PATH, or "off", which
-closes that protocol. This version has no TLS yet, so the host must be this
-machine's own: 127.0.0.1, [::1] or localhost.
+An address is HOST:PORT (port 0 takes any free one), tls:HOST:PORT, unix:/PATH, or
+"off", which closes that protocol. For CoAP it is UDP's, or dtls:, tcp:, tls:. One
+that other machines reach has to have TLS, and there have to be users; 'entrepot
+config' tells more.
 
 Settings come from the file, then from the environment (mqtt.limits.linger is
 ENTREPOT_MQTT_LIMITS_LINGER), then from these flags. 'entrepot config' prints a
@@ -100,6 +102,10 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	if err != nil {
 		return settings(err)
 	}
+	gate, err := newGate(cfg, log)
+	if err != nil {
+		return settings(err)
+	}
 	kept, err := openStore(cfg.Store, log)
 	if err != nil {
 		return err
@@ -116,14 +122,14 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 
 	m, s := mqtt.New(cfg.MQTT, realms, log), stomp.New(cfg.STOMP, realms, log)
 	w, c := wamp.New(cfg.WAMP, cfg.WebSocket, realms, log), coap.New(cfg.CoAP, realms, log)
-	clients := []front{streams("mqtt", m, cfg.MQTT.Listen), streams("stomp", s, cfg.STOMP.Listen),
-		streams("amqp", amqp.New(cfg.AMQP, realms, log), cfg.AMQP.Listen), {protocol: "wamp", server: w},
+	clients := []front{streams("mqtt", m, gate, cfg.MQTT.Listen, "mqtt"), streams("stomp", s, gate, cfg.STOMP.Listen, "stomp"),
+		streams("amqp", amqp.New(cfg.AMQP, realms, log), gate, cfg.AMQP.Listen, "amqp"), {protocol: "wamp", server: w},
 		packets("coap", c, cfg.CoAP.Listen)}
 	var all []front
 	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log, told(m, c)...)
 	carry(web, cfg, log, m, s, w)
 	asked := takeCommands(web, kept, broker, log)
-	all = append(clients, streams("http", web, cfg.HTTP.Listen))
+	all = append(clients, streams("http", web, gate, cfg.HTTP.Listen, "http/1.1"))
 
 	err = open(all, log)
 	if err == nil {
@@ -135,26 +141,34 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	}
 
 	ready.Store(false)
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Process.Grace)
+	stopped := stop(context.WithoutCancel(ctx), cfg.Process.Grace, clients, broker, web, log)
+	if err = cmp.Or(err, stopped); err == nil {
+		log.Info("stopped")
+	}
+	return err
+}
+
+// stop ends all in order.
+func stop(ctx context.Context, patience time.Duration, clients []front, broker *core.Broker, web *admin.Server, log *slog.Logger) error {
+	grace, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	stopped := shutdown(grace, clients)
 	broker.Close()
 	// Whoever watches the drain over HTTP is served to its end, and is not
 	// waited for long.
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	last, cancel := context.WithTimeout(ctx, lastAnswers)
 	defer cancel()
 	if err := web.Shutdown(last); err != nil {
 		log.Warn("cut off", "error", err)
 	}
-	if err != nil {
-		return err
-	}
 	if stopped != nil {
-		return fmt.Errorf("stopped, but not in the grace time of %v: %w", cfg.Process.Grace, stopped)
+		return fmt.Errorf("stopped, but not in the grace time of %v: %w", patience, stopped)
 	}
-	log.Info("stopped")
 	return nil
 }
+
+// lastAnswers is how long HTTP may take to end after all else.
+const lastAnswers = time.Second
 
 // told are the front-ends' own counts.
 func told(m *mqtt.Server, c *coap.Server) []admin.Counts {

@@ -18,7 +18,7 @@ func carry(web *admin.Server, cfg conf.Config, log *slog.Logger, m *mqtt.Server,
 	var all []adapters.Carried
 	unnamed := map[string]adapters.Carried{}
 	add := func(path string, listen []string, c adapters.Carried) {
-		if addresses, _ := conf.ParseAddresses(listen); len(addresses) > 0 {
+		if addresses, _ := adapters.ParseAddresses(listen, adapters.OverTCP); len(addresses) > 0 {
 			web.Handle(path, ws.Only(c))
 			all = append(all, c)
 			unnamed[path[1:]] = c
