@@ -18,10 +18,17 @@ type block struct {
 	szx   uint8
 }
 
-// read is false for what is no block of a datagram: more than 3 bytes, or the
+// Exponents of block sizes: the largest, and the one that means any number of
+// the largest in one message (BERT; RFC 8323, 6).
+const (
+	maxSZX  = 6
+	bertSZX = 7
+)
+
+// read is false for what is no block: more than 3 bytes, or for datagrams the
 // size that is reserved.
-func (b *block) read(v []byte) bool {
-	if len(v) > 3 || len(v) > 0 && v[len(v)-1]&7 == 7 {
+func (b *block) read(v []byte, bert bool) bool {
+	if len(v) > 3 || !bert && len(v) > 0 && v[len(v)-1]&7 == bertSZX {
 		return false
 	}
 	n := uintOf(v)
@@ -37,8 +44,27 @@ func (b block) value() []byte {
 	return uintBytes(n)
 }
 
-// size is the block's in bytes.
-func (b block) size() int { return 16 << b.szx }
+// size is the block's in bytes; of BERT blocks that of the parts.
+func (b block) size() int { return 16 << min(b.szx, maxSZX) }
+
+// span is how many bytes such a block may have in a message with so much room.
+func (b block) span(room int) int {
+	if b.szx == bertSZX {
+		return max(room/b.size(), 1) * b.size()
+	}
+	return b.size()
+}
+
+// holds tells whether a body's part of n bytes may be in that block.
+func (b block) holds(n int) bool {
+	switch {
+	case b.szx == bertSZX:
+		return !b.more || n > 0 && n%b.size() == 0
+	case b.more:
+		return n == b.size()
+	}
+	return n <= b.size()
+}
 
 // offset is where the block begins in the body.
 func (b block) offset() int { return int(b.num) * b.size() }
@@ -46,7 +72,7 @@ func (b block) offset() int { return int(b.num) * b.size() }
 // szxOf is the exponent of a block size, which is a power of two.
 func szxOf(size int) uint8 {
 	n := uint8(0)
-	for 16<<(n+1) <= size && n < 6 {
+	for n < maxSZX && 16<<(n+1) <= size {
 		n++
 	}
 	return n
@@ -56,18 +82,20 @@ func szxOf(size int) uint8 {
 // no such block.
 func (r *request) cut(res *response) bool {
 	want := r.block2
-	if most := szxOf(r.server.cfg.MaxBlock); !want.there || want.szx > most {
-		want.num = uint32(want.offset() / (16 << most))
-		want.szx = most
-	}
-	at := want.offset()
-	if len(res.payload) <= want.size() && !r.block2.there {
+	room, most := r.server.room(r.to)
+	if len(res.payload) <= room && !want.there {
 		return true
 	}
+	if !want.there || want.szx > most {
+		at := want.offset()
+		want.szx = most
+		want.num = uint32(at / want.size())
+	}
+	at := want.offset()
 	if at > 0 && at >= len(res.payload) {
 		return false
 	}
-	end := min(at+want.size(), len(res.payload))
+	end := min(at+want.span(room), len(res.payload))
 	want.more = end < len(res.payload)
 	if at == 0 && want.more {
 		res.addUint(message.Size2, uint32(len(res.payload)))
@@ -132,7 +160,7 @@ type assembly struct {
 // refusals.
 func (a *assemblies) add(r *request) (whole []byte, done bool, err error) {
 	b := r.block1
-	if len(r.payload) > b.size() || b.more && len(r.payload) != b.size() {
+	if !b.holds(len(r.payload)) {
 		return nil, false, refuse(codes.BadRequest, "a block of %d bytes holds %d", b.size(), len(r.payload))
 	}
 	most := r.server.maxMessage()
@@ -229,7 +257,7 @@ func (a *assemblies) close() {
 // body, which nobody else has.
 func (r *request) assemble() (whole bool) {
 	b := r.block1
-	if most := szxOf(r.server.cfg.MaxBlock); b.szx > most {
+	if most := szxOf(r.server.cfg.MaxBlock); b.szx > most && r.exchange.turn == nil {
 		if b.num == 0 && b.more { // answered by a smaller size: the client begins again with it
 			res := refusalOf(refuse(codes.RequestEntityTooLarge, "blocks of %d bytes at most", 16<<most))
 			res.add(message.Block1, block{szx: most, more: b.more}.value())
@@ -313,7 +341,7 @@ func (p *pages) close() {
 
 // respondOnce is respond for answers that cannot be made again.
 func (r *request) respondOnce(res *response) {
-	if len(res.payload) > r.server.cfg.MaxBlock || r.block2.there {
+	if room, _ := r.server.room(r.to); len(res.payload) > room || r.block2.there {
 		kept := *res
 		kept.options = append(message.Options(nil), res.options...)
 		r.server.pages.keep(r.server.transferOf(r), kept, r.server.cfg.exchangeLifetime())

@@ -1,31 +1,12 @@
 package coap
 
 import (
-	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/plgd-dev/go-coap/v3/message"
 	"github.com/plgd-dev/go-coap/v3/message/codes"
-
-	"entrepot/core"
 )
-
-// link is a way to clients: a UDP socket.
-type link interface {
-	// write sends one message; a datagram that is lost is not told.
-	write(b []byte, to netip.AddrPort)
-	// identity is the session that its clients act by.
-	identity() (*core.Session, error)
-	// proven tells that a client is where it says.
-	proven(at netip.AddrPort) bool
-}
-
-// route is where a client is; it compares.
-type route struct {
-	link link
-	addr netip.AddrPort
-}
 
 // exchange is one request on its way to its answer.
 type exchange struct {
@@ -39,6 +20,7 @@ type exchange struct {
 	upload []byte // Block1 of the last block of a body, for the answer
 	kept   bool   // its id is remembered, under key
 	key    uint64
+	turn   *turn // of a stream, where nothing is acknowledged
 
 	mu    sync.Mutex
 	acked bool // an empty acknowledgement went out
@@ -46,13 +28,14 @@ type exchange struct {
 	timer *time.Timer
 }
 
-// confirmable tells that the client wants to know.
+// confirmable tells that the client wants to know; over a stream it always
+// does.
 func (x *exchange) confirmable() bool { return x.kind == message.Confirmable }
 
 // wait is called when a resource left without an answer: a confirmable request
 // is acknowledged soon.
 func (x *exchange) wait() {
-	if !x.confirmable() {
+	if !x.confirmable() || x.turn != nil {
 		return
 	}
 	x.mu.Lock()
@@ -117,6 +100,10 @@ func (x *exchange) answer(res *response) {
 	p := outgoingPacket{kind: message.Acknowledgement, code: res.code, id: x.id, token: x.token,
 		options: res.options, payload: res.payload}
 	switch {
+	case x.turn != nil:
+		x.to.link.send(&p, x.to.addr)
+		x.turn.end()
+		return
 	case acked:
 		x.server.confirm(x.to, &p, nil)
 		return
@@ -131,13 +118,17 @@ func (x *exchange) answer(res *response) {
 	if p.kind == message.Acknowledgement && len(res.options)+len(res.payload) > 0 && x.kept {
 		x.remember(bodyAnswer, append([]byte(nil), buf.b...))
 	}
-	x.to.link.write(buf.b, x.to.addr)
+	x.to.write(buf.b)
 	x.server.bufs.put(buf)
 }
 
 // silent ends an exchange without an answer: a confirmable request is at least
 // acknowledged.
 func (x *exchange) silent(acked bool) {
+	if x.turn != nil {
+		x.turn.end()
+		return
+	}
 	if acked || !x.confirmable() {
 		x.remember(ignoredAnswer, nil)
 		return

@@ -152,7 +152,7 @@ func (d *document) add(l *webLink) bool {
 func (d *document) send(r *request) {
 	res := &response{code: codes.Content, payload: d.text}
 	res.addFormat(formatLinks)
-	if len(d.text) > r.server.cfg.MaxBlock || r.block2.there {
+	if room, _ := r.server.room(r.to); len(d.text) > room || r.block2.there {
 		r.server.pages.keep(r.server.transferOf(r), *res, time.Minute)
 	}
 	r.respond(res)

@@ -24,9 +24,10 @@ type sink struct {
 	sent   atomic.Int64
 }
 
-func (k *sink) write([]byte, netip.AddrPort)     { k.sent.Add(1) }
-func (k *sink) identity() (*core.Session, error) { return k.server.anonymous.get() }
-func (k *sink) proven(netip.AddrPort) bool       { return true }
+func (k *sink) send(*outgoingPacket, netip.AddrPort) { k.sent.Add(1) }
+func (k *sink) write([]byte, netip.AddrPort)         { k.sent.Add(1) }
+func (k *sink) identity() (*core.Session, error)     { return k.server.anonymous.get() }
+func (k *sink) proven(netip.AddrPort) bool           { return true }
 
 func newSink(t testing.TB, cfg Config) (*sink, *core.Broker) {
 	t.Helper()

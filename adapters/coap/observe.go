@@ -35,6 +35,7 @@ type observer struct {
 	since     uint8
 	szx       uint8
 	budget    uint8 // bytes of the request
+	blocked   bool  // the client asked for blocks of szx
 	sent      bool  // last counts
 	dirty     bool  // in peer.dirty
 	held      bool  // its first answer is not out yet
@@ -107,17 +108,36 @@ func (o *observer) describe(res *response, v value, now time.Time) {
 		*res = response{code: codes.NotAcceptable}
 		return
 	}
-	szx := o.fitting()
-	if size := 16 << szx; len(res.payload) > size {
-		res.addUint(message.Size2, uint32(len(res.payload)))
-		res.add(message.Block2, block{more: true, szx: szx}.value())
-		res.payload = res.payload[:size]
-	}
+	b, size := o.fitting()
+	firstBlock(res, b, size)
 }
 
-// fitting is the block size of the next notification: a small one as long as
-// nothing says that the client is where its request came from.
-func (o *observer) fitting() uint8 {
+// firstBlock cuts a body that is larger than its block.
+func firstBlock(res *response, b block, size int) {
+	if len(res.payload) <= size {
+		return
+	}
+	size = min(size, b.span(size))
+	b.more = true
+	res.addUint(message.Size2, uint32(len(res.payload)))
+	res.add(message.Block2, b.value())
+	res.payload = res.payload[:size]
+}
+
+// fitting is the block of the next notification, and how much may be in a message
+// without one: little as long as nothing says that the client is where its
+// request came from.
+func (o *observer) fitting() (block, int) {
+	p := o.peer
+	if p.stream != nil && !o.blocked {
+		room, szx := p.server.room(p.to)
+		return block{szx: szx}, room
+	}
+	b := block{szx: o.datagramSZX()}
+	return b, b.size()
+}
+
+func (o *observer) datagramSZX() uint8 {
 	p := o.peer
 	if !p.proven {
 		p.proven = p.server.echo.proves(p.to)
@@ -133,7 +153,7 @@ func (o *observer) fitting() uint8 {
 func (o *observer) describeElsewhere(res *response, v value, now time.Time) {
 	describe(res, v.msg, now)
 	addLocation(res, topicRoot, v.msg.Topic)
-	if len(res.payload) > 16<<o.fitting() {
+	if _, size := o.fitting(); len(res.payload) > size {
 		res.payload = nil
 	}
 }
@@ -185,9 +205,9 @@ func (r *request) observeResource(session *core.Session, f routing.Filter, first
 		return
 	}
 	o := &observer{watch: w, token: r.token, accept: int32(r.accept), since: confirmEvery, held: true,
-		szx: szxOf(s.cfg.MaxBlock), budget: uint8(min(r.size, 255)), confirmed: time.Now()}
+		szx: szxOf(s.cfg.MaxBlock), blocked: r.block2.there, budget: uint8(min(r.size, 255)), confirmed: time.Now()}
 	if r.block2.there {
-		o.szx = min(o.szx, r.block2.szx)
+		o.szx = min(o.szx, r.block2.szx) // over a stream, too: it asks for small messages
 	}
 	taken := s.observe(r.to, o)
 	res, err := first(w)

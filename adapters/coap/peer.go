@@ -26,6 +26,7 @@ type owner interface{ lost() }
 type peer struct {
 	server *Server
 	to     route
+	stream stream // to.link, where it is one
 
 	mu        sync.Mutex
 	gone      bool // out of the server's table; look again
@@ -82,7 +83,7 @@ func (s *Server) peer(to route) *peer {
 	defer s.mu.Unlock()
 	p := s.peers[to]
 	if p == nil {
-		p = &peer{server: s, to: to, nextID: uint16(rand.Uint32())}
+		p = &peer{server: s, to: to, stream: to.stream(), nextID: uint16(rand.Uint32())}
 		s.peers[to] = p
 	}
 	return p
@@ -130,8 +131,17 @@ func (s *Server) confirm(to route, m *outgoingPacket, o owner) bool {
 	return took
 }
 
-// enqueue is confirm, with mu held.
+// enqueue is confirm, with mu held. Over a stream it is sent or, when the client
+// is slow to read, not; a last word always is.
 func (p *peer) enqueue(m *outgoingPacket, o owner) bool {
+	if p.stream != nil {
+		if o != nil && !p.stream.ready() {
+			p.server.count(countUnsent)
+			return false
+		}
+		p.to.link.send(m, p.to.addr)
+		return true
+	}
 	if len(p.waiting) >= maxPending {
 		p.server.count(countUnsent)
 		return false
@@ -173,7 +183,7 @@ func (p *peer) fly(m *outgoingPacket, o owner, now time.Time) {
 	} else {
 		f.timer.Reset(f.wait)
 	}
-	p.to.link.write(f.bytes, p.to.addr)
+	p.to.write(f.bytes)
 }
 
 // retransmit sends the message under way again, with the newest value when it
@@ -203,7 +213,7 @@ func (p *peer) retransmit() {
 	}
 	f.timer.Reset(f.wait)
 	p.server.count(countAgain)
-	p.to.link.write(f.bytes, p.to.addr)
+	p.to.write(f.bytes)
 }
 
 // land ends the message under way as lost, and goes on. With mu held.
@@ -296,9 +306,12 @@ func (p *peer) markLocked(o *observer, now time.Time) {
 
 // notify sends the next notification; false when it has to wait. With mu held.
 func (p *peer) notify(now time.Time) bool {
+	if p.stream != nil && !p.stream.ready() {
+		return false
+	}
 	o := p.dirty[0]
-	confirm := o.confirms(now)
-	if !confirm && p.server.cfg.Pacing && now.Before(p.ready) {
+	confirm := p.stream == nil && o.confirms(now)
+	if !confirm && p.stream == nil && p.server.cfg.Pacing && now.Before(p.ready) {
 		p.pause(p.ready.Sub(now))
 		return false
 	}
@@ -316,7 +329,7 @@ func (p *peer) notify(now time.Time) bool {
 	}
 	o.watch.prune()
 	last := m.code != codes.Content
-	p.emit(o, m, confirm || last, now)
+	p.emit(o, m, confirm || last && p.stream == nil, now)
 	if last {
 		o.remove()
 	}
@@ -325,8 +338,12 @@ func (p *peer) notify(now time.Time) bool {
 
 // emit sends a notification. With mu held.
 func (p *peer) emit(o *observer, m *outgoingPacket, confirm bool, now time.Time) {
-	o.sent = true
 	o.watch.session.Traffic.CountOut(len(m.payload))
+	if p.stream != nil {
+		p.to.link.send(m, p.to.addr)
+		return
+	}
+	o.sent = true
 	if confirm {
 		o.since, o.confirmed = 0, now
 		p.fly(m, o, now)
@@ -341,7 +358,7 @@ func (p *peer) emit(o *observer, m *outgoingPacket, confirm bool, now time.Time)
 		pace = unknownPace
 	}
 	p.ready = now.Add(pace)
-	p.server.send(p.to, m)
+	p.to.link.send(m, p.to.addr)
 }
 
 // pause pumps again later. With mu held.

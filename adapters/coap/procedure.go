@@ -286,11 +286,8 @@ func (i *invocation) packet(number uint32) *outgoingPacket {
 	if t := i.call.Timeout(); t > 0 && !slices.ContainsFunc(res.options, func(o message.Option) bool { return o.ID == message.MaxAge }) {
 		res.addUint(message.MaxAge, seconds(t))
 	}
-	if size := i.callee.server.cfg.MaxBlock; len(res.payload) > size {
-		res.addUint(message.Size2, uint32(len(res.payload)))
-		res.add(message.Block2, block{more: true, szx: szxOf(size)}.value())
-		res.payload = res.payload[:size]
-	}
+	room, szx := i.callee.server.room(i.callee.to)
+	firstBlock(res, block{szx: szx}, room)
 	return &outgoingPacket{code: res.code, token: i.callee.token, options: res.options, payload: res.payload}
 }
 

@@ -96,9 +96,9 @@ func (r *request) takeSingle(id message.OptionID, v []byte) bool {
 	case message.Accept:
 		return uintInto(&r.accept, v, 2)
 	case message.Block1:
-		return r.block1.read(v)
+		return r.block1.read(v, r.exchange.turn != nil)
 	case message.Block2:
-		return r.block2.read(v)
+		return r.block2.read(v, r.exchange.turn != nil)
 	case message.ProxyURI, message.ProxyScheme:
 		r.proxy = true
 		return true

@@ -117,6 +117,9 @@ func (s *Server) sweep() {
 // missed it a minute ago, and to those that nothing was heard from for long.
 func (s *Server) checkObservers(now time.Time) {
 	for _, p := range s.everyPeer() {
+		if p.stream != nil { // it misses nothing
+			continue
+		}
 		p.mu.Lock()
 		for _, o := range p.observers {
 			quiet := now.Sub(o.confirmed) + sweepEvery
@@ -202,18 +205,10 @@ func (s *Server) later(r *request, f func(*request)) {
 	})
 }
 
-// send writes a message that needs no acknowledgement.
-func (s *Server) send(to route, m *outgoingPacket) {
-	buf := s.bufs.get()
-	buf.b = m.append(buf.b)
-	to.link.write(buf.b, to.addr)
-	s.bufs.put(buf)
-}
-
 func (s *Server) sendEmpty(to route, kind message.Type, id uint16) {
 	buf := s.bufs.get()
 	buf.b = appendEmpty(buf.b, kind, id)
-	to.link.write(buf.b, to.addr)
+	to.write(buf.b)
 	s.bufs.put(buf)
 }
 

@@ -65,7 +65,15 @@ func (k *socket) readFrom(buf []byte) (int, netip.AddrPort, error) {
 	return n, at.AddrPort(), nil
 }
 
-// write implements link.
+// send implements link.
+func (k *socket) send(m *outgoingPacket, to netip.AddrPort) {
+	buf := k.server.bufs.get()
+	buf.b = m.append(buf.b)
+	k.write(buf.b, to)
+	k.server.bufs.put(buf)
+}
+
+// write implements datagrams.
 func (k *socket) write(b []byte, to netip.AddrPort) {
 	// A datagram may be lost anywhere.
 	if k.udp != nil {
@@ -189,8 +197,8 @@ func (x *exchange) repeat(a answer, body []byte) {
 	case ackedAnswer:
 		x.server.sendEmpty(x.to, message.Acknowledgement, x.id)
 	case bareAnswer:
-		x.server.send(x.to, &outgoingPacket{kind: message.Acknowledgement, code: a.code(), id: x.id, token: x.token})
+		x.to.link.send(&outgoingPacket{kind: message.Acknowledgement, code: a.code(), id: x.id, token: x.token}, x.to.addr)
 	case bodyAnswer:
-		x.to.link.write(body, x.to.addr)
+		x.to.write(body)
 	}
 }

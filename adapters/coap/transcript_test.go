@@ -407,7 +407,7 @@ func shownOption(o message.Option) string {
 		return name + "=*"
 	case o.ID == message.Block1 || o.ID == message.Block2:
 		var b block
-		b.read(o.Value)
+		b.read(o.Value, true)
 		more := "-"
 		if b.more {
 			more = "m"
