@@ -243,6 +243,20 @@ func (a *assemblies) end(key transfer) {
 	}
 }
 
+// leave ends those of a route.
+func (a *assemblies) leave(to route) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.peers[to] == 0 {
+		return
+	}
+	for key := range a.open {
+		if key.to == to {
+			a.end(key)
+		}
+	}
+}
+
 // close ends all.
 func (a *assemblies) close() {
 	a.mu.Lock()
@@ -328,6 +342,18 @@ func (p *pages) get(key transfer) (response, bool) {
 	res := pg.res
 	res.options = append(message.Options(nil), res.options...)
 	return res, true
+}
+
+// leave forgets those of a route.
+func (p *pages) leave(to route) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, pg := range p.open {
+		if key.to == to {
+			pg.timer.Stop()
+			delete(p.open, key)
+		}
+	}
 }
 
 func (p *pages) close() {

@@ -4,12 +4,17 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"entrepot/adapters"
 )
 
 // Config is the settings of the CoAP front-end.
 type Config struct {
-	// Listen are the UDP addresses to serve, coap://.
+	// Listen are the addresses to serve: UDP, or with tcp:, tls: or dtls: before
+	// them.
 	Listen []string `toml:"listen"`
+	// Limits hold for connections: TCP, TLS and DTLS.
+	Limits adapters.Config `toml:"limits"`
 	// MaxBlock is the largest block of a body in bytes, either way: a power of
 	// two from 16 to 1024.
 	MaxBlock int `toml:"max_block"`
@@ -57,6 +62,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Listen:           []string{"127.0.0.1:5683"},
+		Limits:           adapters.DefaultConfig(),
 		MaxBlock:         1024,
 		AssemblyBytes:    64 << 20,
 		Assemblies:       4,
@@ -89,6 +95,9 @@ func (c Config) exchangeLifetime() time.Duration {
 
 // Validate returns an error for a setting that makes no sense.
 func (c Config) Validate() error {
+	if err := c.Limits.Validate(); err != nil {
+		return fmt.Errorf("coap: limits: %w", err)
+	}
 	for _, n := range []struct {
 		name      string
 		value     int64

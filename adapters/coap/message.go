@@ -96,6 +96,14 @@ func (p *outgoingPacket) append(b []byte) []byte {
 
 // appendBody writes options and payload.
 func (p *outgoingPacket) appendBody(b []byte) []byte {
+	b = p.appendOptions(b)
+	if len(p.payload) > 0 {
+		b = append(append(b, 0xff), p.payload...)
+	}
+	return b
+}
+
+func (p *outgoingPacket) appendOptions(b []byte) []byte {
 	size := 0
 	for _, o := range p.options {
 		size += 5 + len(o.Value)
@@ -106,11 +114,7 @@ func (p *outgoingPacket) appendBody(b []byte) []byte {
 	if err != nil { // none fits better than options that are out of order
 		n = 0
 	}
-	b = b[:have+n]
-	if len(p.payload) > 0 {
-		b = append(append(b, 0xff), p.payload...)
-	}
-	return b
+	return b[:have+n]
 }
 
 // appendEmpty writes an acknowledgement or reset without anything in it.

@@ -336,6 +336,23 @@ func (l *leases) end(ls *lease, how core.Outcome) bool {
 	return err == nil
 }
 
+// leave forgets those of a session, whose end gives the messages back.
+func (l *leases) leave(session *core.Session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, ls := range l.open {
+		if ls.worker.key.session == session {
+			ls.timer.Stop()
+			delete(l.open, id)
+		}
+	}
+	for key := range l.workers {
+		if key.session == session {
+			delete(l.workers, key)
+		}
+	}
+}
+
 // close forgets all; the session's end gives the messages back.
 func (l *leases) close() {
 	l.mu.Lock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plgd-dev/go-coap/v3/message"
 
+	"entrepot/adapters"
 	"entrepot/core"
 	"entrepot/core/auth"
 	"entrepot/routing"
@@ -53,6 +54,10 @@ type Server struct {
 	shelf   *shelf
 	fan     fan
 
+	streams   *adapters.Server
+	receivers receivers
+	shortage  shortage
+
 	counts    [counters]atomic.Uint64
 	queues    atomic.Uint64 // names of observers' queues
 	observers atomic.Int64
@@ -84,12 +89,14 @@ func New(cfg Config, realms *core.Realms, log *slog.Logger) *Server {
 		watches: map[watchKey]*watch{}, peers: map[route]*peer{}, sockets: map[net.PacketConn]struct{}{},
 		stop: make(chan struct{}),
 	}
-	s.anonymous.server = s
+	s.anonymous.server, s.receivers.server = s, s
+	s.streams = adapters.NewServer(cfg.Limits, protocol, log, func(c *adapters.Conn) adapters.Protocol { return newConn(s, c) })
 	s.echo = newEchoes(s)
 	s.leases = &leases{server: s, open: map[string]*lease{}, workers: map[workerKey]*worker{}}
 	s.callees = &callees{server: s, all: map[route][]*callee{}, open: map[string]*invocation{}, byCall: map[*core.Invocation]string{}}
 	s.shelf = &shelf{server: s, all: map[routing.Topic]*entry{}}
 	s.uploads = &assemblies{server: s, open: map[transfer]*assembly{}, peers: map[route]int{}}
+	s.shortage.watch(broker)
 	s.wg.Go(s.sweep)
 	return s
 }
@@ -157,8 +164,17 @@ func (s *Server) Serve(c net.PacketConn) error {
 	return nil
 }
 
-// Refused counts requests that a limit turned away.
-func (s *Server) Refused() uint64 { return s.counts[countBusy].Load() + s.counts[countUnsent].Load() }
+// ServeStream accepts connections from l, TCP or TLS, until Shutdown, which
+// closes it. It returns at once, as Serve.
+func (s *Server) ServeStream(l net.Listener) error { return s.streams.Serve(l) }
+
+// ServeConn takes over a connection from elsewhere: a pipe.
+func (s *Server) ServeConn(c net.Conn) { s.streams.ServeConn(c) }
+
+// Refused counts connections and requests that a limit turned away.
+func (s *Server) Refused() uint64 {
+	return s.streams.Refused() + s.counts[countBusy].Load() + s.counts[countUnsent].Load()
+}
 
 // Told counts what went wrong, by a word for each.
 func (s *Server) Told() map[string]uint64 {
@@ -230,6 +246,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		defer c.Close()
 		_ = c.SetReadDeadline(time.Unix(1, 0))
 	}
+	s.shortage.stop()
+	err := s.streams.Shutdown(ctx)
 	for _, to := range s.callees.everywhere() {
 		s.callees.leave(to)
 	}
@@ -249,7 +267,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
-		return nil
+		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%s: requests left: %w", protocol, ctx.Err())
 	}

@@ -154,6 +154,11 @@ func (in *receiver) reject(from route) {
 	}
 }
 
+// streamed carries out a request of a stream.
+func (in *receiver) streamed(size int, from route, t *turn) {
+	in.carryOut(&exchange{server: in.server, to: from, kind: message.Confirmable, token: in.packet.token, size: size, turn: t})
+}
+
 // request carries a request out, once.
 func (in *receiver) request(size int, from route) {
 	p, s := &in.packet, in.server
@@ -167,7 +172,11 @@ func (in *receiver) request(size int, from route) {
 			return
 		}
 	}
-	r := &in.req
+	in.carryOut(x)
+}
+
+func (in *receiver) carryOut(x *exchange) {
+	p, r := &in.packet, &in.req
 	r.reset()
 	r.exchange, r.code, r.options, r.payload = x, p.code, p.options, p.payload
 	r.body = p.body

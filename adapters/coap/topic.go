@@ -55,7 +55,7 @@ func (s *Server) route(r *request, topics *topicCache) {
 		r.fail(refuse(codes.ProxyingNotSupported, "no proxy"))
 	case resource == nil:
 		r.fail(refuse(codes.NotFound, "no such resource"))
-	case r.nextPage(), r.block1.there && !r.assemble():
+	case s.slowed(r), r.nextPage(), r.block1.there && !r.assemble():
 		// Answered.
 	default:
 		resource(r, rest)

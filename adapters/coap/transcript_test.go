@@ -63,12 +63,16 @@ type transcript struct {
 	// The last ETag and Echo that came, for $ETag and $Echo.
 	seen     map[message.OptionID][]byte
 	location string // the last Location-Path, for $Location
+	wires    map[string]*wire
 }
 
 // playTranscript returns the section with what came for what is expected.
 func playTranscript(t *testing.T, text string) string {
-	tr := &transcript{t: t, cfg: DefaultConfig(), seen: map[message.OptionID][]byte{}}
+	tr := &transcript{t: t, cfg: DefaultConfig(), seen: map[message.OptionID][]byte{}, wires: map[string]*wire{}}
 	defer func() {
+		for _, w := range tr.wires {
+			w.close()
+		}
 		if tr.scene != nil {
 			tr.end()
 		}
@@ -132,6 +136,12 @@ func (tr *transcript) step(line string) ([]string, error) {
 			return nil, err
 		}
 	default:
+		if strings.HasPrefix(words[0], "tcp") {
+			if err := tr.actOnWire(words[0], words[1], strings.TrimSpace(line[strings.Index(line, words[1])+len(words[1]):])); err != nil {
+				return nil, err
+			}
+			break
+		}
 		if err := tr.act(tr.client(words[0]), words[1], strings.TrimSpace(line[strings.Index(line, words[1])+len(words[1]):])); err != nil {
 			return nil, err
 		}
@@ -192,11 +202,7 @@ func unquote(word string) (string, error) {
 func (tr *transcript) act(c *client, verb, rest string) error {
 	switch verb {
 	case ">":
-		for id, name := range map[message.OptionID]string{message.ETag: "$ETag", message.Echo: "$Echo"} {
-			rest = strings.ReplaceAll(rest, name, "hex:"+hex.EncodeToString(tr.seen[id]))
-		}
-		rest = strings.ReplaceAll(rest, "$Location", tr.location)
-		p, err := readMessage(rest)
+		p, err := readMessage(tr.filled(rest))
 		if err != nil {
 			return err
 		}
@@ -215,6 +221,14 @@ func (tr *transcript) act(c *client, verb, rest string) error {
 		return fmt.Errorf("no verb %q", verb)
 	}
 	return nil
+}
+
+// filled is a line with what came before in place of its names.
+func (tr *transcript) filled(text string) string {
+	for id, name := range map[message.OptionID]string{message.ETag: "$ETag", message.Echo: "$Echo"} {
+		text = strings.ReplaceAll(text, name, "hex:"+hex.EncodeToString(tr.seen[id]))
+	}
+	return strings.ReplaceAll(text, "$Location", tr.location)
 }
 
 var optionNames = map[string]message.OptionID{
@@ -236,26 +250,35 @@ func readMessage(text string) (*outgoingPacket, error) {
 		return nil, fmt.Errorf("KIND CODE ID TOKEN …")
 	}
 	p := &outgoingPacket{kind: message.Type(slices.Index([]string{"CON", "NON", "ACK", "RST"}, words[0]))}
-	code, ok := requestCodes[words[1]]
-	if !ok {
-		var class, detail int
-		if _, err := fmt.Sscanf(words[1], "%d.%d", &class, &detail); err != nil {
-			return nil, err
-		}
-		code = codes.Code(class<<5 | detail)
+	var err error
+	if p.code, err = readCode(words[1]); err != nil {
+		return nil, err
 	}
-	p.code = code
 	id, err := strconv.ParseUint(words[2], 10, 16)
 	if err != nil {
 		return nil, err
 	}
 	p.id = uint16(id)
-	for i, w := range words[3:] {
+	return p, readWords(p, words[3:])
+}
+
+func readCode(word string) (codes.Code, error) {
+	if code, ok := requestCodes[word]; ok {
+		return code, nil
+	}
+	var class, detail int
+	_, err := fmt.Sscanf(word, "%d.%d", &class, &detail)
+	return codes.Code(class<<5 | detail), err
+}
+
+// readWords reads a token and what follows it.
+func readWords(p *outgoingPacket, words []string) error {
+	for i, w := range words {
 		if err := readWord(p, i, w); err != nil {
-			return nil, fmt.Errorf("%s: %w", w, err)
+			return fmt.Errorf("%s: %w", w, err)
 		}
 	}
-	return p, nil
+	return nil
 }
 
 func readWord(p *outgoingPacket, i int, w string) error {
@@ -306,10 +329,14 @@ func readOption(id message.OptionID, value string) ([]byte, error) {
 	if id == message.Block1 || id == message.Block2 {
 		var num, size int
 		var more string
-		if _, err := fmt.Sscanf(strings.ReplaceAll(value, "/", " "), "%d %s %d", &num, &more, &size); err != nil {
+		if _, err := fmt.Sscanf(strings.NewReplacer("/", " ", "BERT", "0").Replace(value), "%d %s %d", &num, &more, &size); err != nil {
 			return nil, err
 		}
-		return block{num: uint32(num), more: more == "m", szx: szxOf(size)}.value(), nil
+		b := block{num: uint32(num), more: more == "m", szx: szxOf(size)}
+		if size == 0 { // BERT
+			b.szx = bertSZX
+		}
+		return b.value(), nil
 	}
 	if number(id) {
 		n, err := strconv.ParseUint(value, 10, 32)
@@ -340,7 +367,7 @@ func (tr *transcript) news() []string {
 			tr.note(&p)
 		}
 	}
-	return lines
+	return append(lines, tr.wireNews()...)
 }
 
 // note keeps what later lines may refer to.
@@ -364,17 +391,27 @@ func shownPacket(p *packet) string {
 	if p.kind == message.Confirmable || p.kind == message.NonConfirmable {
 		id = "*"
 	}
-	words := []string{[]string{"CON", "NON", "ACK", "RST"}[p.kind], fmt.Sprintf("%d.%02d", p.code>>5, p.code&31), id}
-	if p.code == codes.Empty {
-		words[1] = "EMPTY"
+	kind := []string{"CON", "NON", "ACK", "RST"}[p.kind]
+	return strings.Join([]string{kind, shownCode(p.code), id, shownRest(p, shownOption)}, " ")
+}
+
+func shownCode(code codes.Code) string {
+	if code == codes.Empty {
+		return "EMPTY"
 	}
+	return fmt.Sprintf("%d.%02d", code>>5, code&31)
+}
+
+// shownRest is the token and what is behind it.
+func shownRest(p *packet, option func(message.Option) string) string {
+	var words []string
 	if p.token.n == 0 {
 		words = append(words, "-")
 	} else {
 		words = append(words, hex.EncodeToString(p.token.bytes()))
 	}
 	for _, o := range p.options {
-		words = append(words, shownOption(o))
+		words = append(words, option(o))
 	}
 	if n := len(p.payload); n > 200 {
 		words = append(words, fmt.Sprintf("%q…%d", p.payload[:4], n))
@@ -411,6 +448,9 @@ func shownOption(o message.Option) string {
 		more := "-"
 		if b.more {
 			more = "m"
+		}
+		if b.szx == bertSZX {
+			return fmt.Sprintf("%s=%d/%s/BERT", name, b.num, more)
 		}
 		return fmt.Sprintf("%s=%d/%s/%d", name, b.num, more, b.size())
 	case number(o.ID):

@@ -1,0 +1,54 @@
+package coap
+
+import (
+	"sync/atomic"
+
+	"github.com/plgd-dev/go-coap/v3/message/codes"
+
+	"entrepot/core"
+)
+
+// shortage knows whether memory is short. Streams are read slowly then
+// (paceOf); a socket is that of all clients, so there it is the clients who are
+// told to be slow.
+type shortage struct {
+	on   atomic.Bool
+	stop func()
+}
+
+func (a *shortage) watch(b *core.Broker) {
+	a.stop = b.WatchAlarms(func(now core.Alarm) {
+		if now.Kind == core.MemoryAlarm {
+			a.on.Store(now.On)
+		}
+	})
+}
+
+// shortWait is what a client has to wait, in seconds.
+const shortWait = 5
+
+// slowed refuses what a datagram would publish while memory is short; whatever
+// frees some goes on.
+func (s *Server) slowed(r *request) bool {
+	if !s.shortage.on.Load() || r.exchange.turn != nil || !r.publishes() {
+		return false
+	}
+	s.count(countBusy)
+	r.fail(&refusal{code: refusedBusy, text: "memory is short", maxAge: shortWait})
+	return true
+}
+
+// publishes tells whether a request's payload would be kept for others.
+func (r *request) publishes() bool {
+	if r.code != codes.PUT && r.code != codes.POST {
+		return false
+	}
+	root, rest := r.root()
+	switch root {
+	case topicRoot, exchangeRoot, procedureRoot:
+		return true
+	case queueRoot:
+		return len(rest) == 1
+	}
+	return false
+}
