@@ -78,8 +78,9 @@ type Carried struct {
 	Text bool
 	// ServeFrames, where it is set, is called instead of Serve: it gets the bare
 	// connection after the opening handshake, and the sub-protocol agreed on.
-	// Frames, pings and limits are its own business.
-	ServeFrames func(c net.Conn, name string)
+	// Frames, pings and limits are its own business. The visit is nil unless one
+	// of the broker's own pages opened the connection, after a log-in.
+	ServeFrames func(c net.Conn, name string, v *Visit)
 }
 
 // WebSocket makes HTTP handlers that turn a request into a connection of a
@@ -94,6 +95,9 @@ type WebSocket struct {
 	origins origins
 	log     *slog.Logger
 	upgrade websocket.Upgrader
+	// Visit finds the log-in that a request belongs to, nil if none; nil when
+	// pages do not log in. Set before the handlers are used.
+	Visit func(*http.Request) *Visit
 }
 
 // NewWebSocket returns a maker of handlers. cfg must be valid.
@@ -211,10 +215,17 @@ func (w *WebSocket) serve(rw http.ResponseWriter, r *http.Request, c Carried, na
 	}
 	if c.ServeFrames != nil {
 		// The upgrade refuses clients that sent more than the handshake.
-		c.ServeFrames(h.socket.Conn, name)
+		c.ServeFrames(h.socket.Conn, name, w.visit(r))
 		return
 	}
 	c.Serve(newWebsocketConn(ws, h.socket, w.cfg, c.Text))
+}
+
+func (w *WebSocket) visit(r *http.Request) *Visit {
+	if w.Visit == nil {
+		return nil
+	}
+	return w.Visit(r)
 }
 
 // hijacker puts a websocketSocket under what the upgrade makes.

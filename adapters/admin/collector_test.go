@@ -184,8 +184,8 @@ func TestAlarms(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	routes(realms, always, func() map[string]uint64 { return nil }, nil, slog.New(slog.DiscardHandler)).
-		ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
+	New(DefaultConfig(), realms, always, func() map[string]uint64 { return nil }, slog.New(slog.DiscardHandler)).
+		paths.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
 	if want := "ready\nalarm: disk space: 1 MiB free, mark 256 MiB\n"; w.Code != 200 || w.Body.String() != want {
 		t.Errorf("/readyz: %d %q, want %q", w.Code, w.Body, want)
 	}

@@ -18,6 +18,10 @@ type Config struct {
 	WriteTimeout time.Duration `toml:"write_timeout"`
 	// IdleTimeout is how long a connection may stay between two requests.
 	IdleTimeout time.Duration `toml:"idle_timeout"`
+	// VisitIdle ends the log-in of a page that is closed and asks for nothing,
+	// VisitLongest that of any page.
+	VisitIdle    time.Duration `toml:"visit_idle"`
+	VisitLongest time.Duration `toml:"visit_longest"`
 }
 
 // DefaultConfig is what runs when nothing is set.
@@ -28,6 +32,8 @@ func DefaultConfig() Config {
 		HeaderTimeout:  5 * time.Second,
 		WriteTimeout:   30 * time.Second,
 		IdleTimeout:    time.Minute,
+		VisitIdle:      30 * time.Minute,
+		VisitLongest:   12 * time.Hour,
 	}
 }
 
@@ -44,6 +50,8 @@ func (c Config) Validate() error {
 		{"header_timeout", c.HeaderTimeout},
 		{"write_timeout", c.WriteTimeout},
 		{"idle_timeout", c.IdleTimeout},
+		{"visit_idle", c.VisitIdle},
+		{"visit_longest", c.VisitLongest},
 	} {
 		if t.time < 100*time.Millisecond {
 			return fmt.Errorf("%s %v: at least 100ms", t.key, t.time)

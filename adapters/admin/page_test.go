@@ -23,12 +23,19 @@ func TestPage(t *testing.T) {
 	if !strings.Contains(index, `data-realm="realm&#34;1"`) {
 		t.Error("the page does not know its realm")
 	}
-	if inline := regexp.MustCompile(`(?i)<script>|<style|\son[a-z]+=|style=|https?:`).FindString(index); inline != "" {
-		t.Errorf("the page has %q", inline)
-	}
 	kinds := map[string]string{"svg": "image/svg+xml", "css": "text/css", "js": "text/javascript"}
-	seen := map[string]bool{"index.html": true}
-	for todo := []string{index}; len(todo) > 0; todo = todo[1:] {
+	rig := guarded(t)
+	login, _ := get(t, "http://"+rig.addr+"/")
+	if !strings.Contains(login, `id="login"`) || strings.Contains(login, "data-realm") {
+		t.Error("no log-in where there are users")
+	}
+	for _, html := range []string{index, login} {
+		if inline := regexp.MustCompile(`(?i)<script>|<style|\son[a-z]+=|style=|https?:`).FindString(html); inline != "" {
+			t.Errorf("the page has %q", inline)
+		}
+	}
+	seen := map[string]bool{"live.html": true, "login.html": true}
+	for todo := []string{index, login}; len(todo) > 0; todo = todo[1:] {
 		for _, m := range regexp.MustCompile(`["'](?:\./)?([a-z]+\.(svg|css|js))["']`).FindAllStringSubmatch(todo[0], -1) {
 			if seen[m[1]] {
 				continue

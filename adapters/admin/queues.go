@@ -1,7 +1,7 @@
 package admin
 
 import (
-	"crypto/subtle"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"entrepot/core"
+	"entrepot/routing"
 )
 
 // QueueShown is a queue in an answer.
@@ -84,75 +85,76 @@ const (
 // queues does work on a broker's queues.
 type queues struct {
 	broker *core.Broker
-	token  string
+	door   *door
 }
 
-// HandleQueues lets those on this machine work on the queues of a broker: list,
-// browse, purge, move, replay, and what waits for its time. With a token only
-// those that have it. Called before Serve.
-func (s *Server) HandleQueues(b *core.Broker, token string) {
-	q := &queues{b, token}
-	for path, f := range map[string]func(*http.Request) (Outcome, error){
+// HandleQueues lets those who may work on the queues of a broker: list, browse,
+// purge, move, replay, and what waits for its time. A queue's list entry,
+// messages and their removal need the admin right on that queue, moving it on
+// both, replaying on the queues that gave the messages up, too; the delayed
+// messages the one on $SYS/delayed. Called before Serve.
+func (s *Server) HandleQueues(b *core.Broker) {
+	q := &queues{b, s.door}
+	for path, f := range map[string]func(asker, *http.Request) (Outcome, error){
 		QueuesPath: q.list, MessagesPath: q.browse, DelayedPath: q.delayed,
 	} {
-		s.Handle(path, q.local(q.answer(f)))
-	}
-	for path, f := range map[string]func(Wish) (Outcome, error){
-		PurgePath: q.purge, MovePath: q.move, ReplayPath: q.replay, CancelPath: q.cancel, FirePath: q.fire,
-	} {
-		s.HandleCommand(path, q.answer(func(r *http.Request) (Outcome, error) {
-			var w Wish
-			d := json.NewDecoder(r.Body)
-			d.DisallowUnknownFields()
-			if err := d.Decode(&w); err != nil || w.Most < 0 {
-				return Outcome{}, errWish
-			}
-			return f(w)
+		s.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.asked(w, r, actOf(path), func(w http.ResponseWriter, r *http.Request, a asker) {
+				o, err := f(a, r)
+				if path == MessagesPath || refusal(err) != 0 {
+					s.door.audit(a, actOf(path), r.FormValue("queue"), err)
+				}
+				answer(w, o, err)
+			})
 		}))
 	}
+	for path, f := range map[string]func(asker, Wish) (Outcome, error){
+		PurgePath: q.purge, MovePath: q.move, ReplayPath: q.replay, CancelPath: q.cancel, FirePath: q.fire,
+	} {
+		s.handleCommand(path, actOf(path), func(w http.ResponseWriter, r *http.Request, a asker) {
+			var wish Wish
+			d := json.NewDecoder(r.Body)
+			d.DisallowUnknownFields()
+			if err := d.Decode(&wish); err != nil || wish.Most < 0 {
+				answer(w, Outcome{}, errWish)
+				return
+			}
+			o, err := f(a, wish)
+			s.door.audit(a, actOf(path), cmp.Or(wish.Queue, wish.ID), err)
+			answer(w, o, err)
+		})
+	}
 }
 
-var (
-	errWish  = errors.New("a JSON object with queue, to, id, most, topic, reason, contains expected")
-	errToken = errors.New("the token is not the one in the data directory's control file")
-)
-
-// local holds for reading what holds for commands.
-func (q *queues) local(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !local(r.RemoteAddr) || fromPage(r.Header) {
-			text(w, http.StatusForbidden, "only from this machine, and not from a web page\n")
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+// actOf is the name of what is asked at a path of the work on queues.
+func actOf(path string) string {
+	return map[string]string{
+		QueuesPath: "queue_list", MessagesPath: "queue_browse", PurgePath: "queue_purge", MovePath: "queue_move",
+		ReplayPath: "queue_replay", DelayedPath: "delayed_list", CancelPath: "delayed_cancel", FirePath: "delayed_fire",
+	}[path]
 }
 
-func (q *queues) answer(f func(*http.Request) (Outcome, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var o Outcome
-		err := errToken
-		given := []byte(r.Header.Get("Authorization"))
-		if q.token == "" || subtle.ConstantTimeCompare(given, []byte("Bearer "+q.token)) == 1 {
-			o, err = f(r)
-		}
-		status := statusOf(err)
-		if err != nil {
-			o.Error = err.Error()
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		// That the client went away meanwhile is its affair.
-		_ = json.NewEncoder(w).Encode(o)
-	})
+var errWish = errors.New("a JSON object with queue, to, id, most, topic, reason, contains expected")
+
+// answer writes a whole answer of the API.
+func answer(w http.ResponseWriter, o Outcome, err error) {
+	status := statusOf(err)
+	if err != nil {
+		o.Error = err.Error()
+	}
+	challenge(w, status)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// That the client went away meanwhile is its affair.
+	_ = json.NewEncoder(w).Encode(o)
 }
 
 func statusOf(err error) int {
-	switch {
+	switch status := refusal(err); {
 	case err == nil:
 		return http.StatusOK
-	case errors.Is(err, errToken):
-		return http.StatusUnauthorized
+	case status != 0:
+		return status
 	case errors.Is(err, errWish), errors.Is(err, core.ErrInvalid):
 		return http.StatusBadRequest
 	case errors.Is(err, core.ErrNotFound):
@@ -163,14 +165,18 @@ func statusOf(err error) int {
 	return http.StatusConflict
 }
 
-func (q *queues) list(*http.Request) (o Outcome, err error) {
+// list shows the queues that the asker may work on.
+func (q *queues) list(a asker, _ *http.Request) (o Outcome, err error) {
 	for _, i := range q.broker.Queues() {
-		if i.Key.Kind == core.NamedQueue {
-			o.Queues = append(o.Queues, QueueShown{i.Key.Name, i.Messages, i.Unsettled, i.Bytes, i.Consumers, i.DeadLetters, i.Policy})
+		if i.Key.Kind != core.NamedQueue || q.door.may(a, queueObject(i.Key.Name)) != nil {
+			continue
 		}
+		o.Queues = append(o.Queues, QueueShown{i.Key.Name, i.Messages, i.Unsettled, i.Bytes, i.Consumers, i.DeadLetters, i.Policy})
 	}
-	o.Count = len(o.Queues)
-	return o, nil
+	if o.Count = len(o.Queues); o.Count == 0 {
+		err = q.door.may(a, brokerObject("queues"))
+	}
+	return o, err
 }
 
 // page reads count, at most pageMost.
@@ -186,7 +192,10 @@ func page(r *http.Request) (int, error) {
 	return min(n, pageMost), nil
 }
 
-func (q *queues) browse(r *http.Request) (o Outcome, err error) {
+func (q *queues) browse(a asker, r *http.Request) (o Outcome, err error) {
+	if err := q.door.may(a, queueObject(r.FormValue("queue"))); err != nil {
+		return o, err
+	}
 	k, err := q.broker.Keeper()
 	if err != nil {
 		return o, err
@@ -250,7 +259,11 @@ func shown(m *core.Message) MessageShown {
 	return s
 }
 
-func (q *queues) work(w Wish, f func(core.QueueKeeper, core.QueueKey) (int, error)) (o Outcome, err error) {
+// work does something to a queue of the asker's.
+func (q *queues) work(a asker, w Wish, f func(core.QueueKeeper, core.QueueKey) (int, error)) (o Outcome, err error) {
+	if err := q.door.may(a, queueObject(w.Queue)); err != nil {
+		return o, err
+	}
 	k, err := q.broker.Keeper()
 	if err == nil {
 		o.Count, err = f(k, core.Named(w.Queue))
@@ -258,25 +271,52 @@ func (q *queues) work(w Wish, f func(core.QueueKeeper, core.QueueKey) (int, erro
 	return o, err
 }
 
-func (q *queues) purge(w Wish) (Outcome, error) {
-	return q.work(w, func(k core.QueueKeeper, from core.QueueKey) (int, error) {
+func (q *queues) purge(a asker, w Wish) (Outcome, error) {
+	return q.work(a, w, func(k core.QueueKeeper, from core.QueueKey) (int, error) {
 		return k.PurgeSome(from, w.Most, w.match())
 	})
 }
 
-func (q *queues) move(w Wish) (Outcome, error) {
-	return q.work(w, func(k core.QueueKeeper, from core.QueueKey) (int, error) {
+func (q *queues) move(a asker, w Wish) (Outcome, error) {
+	return q.work(a, w, func(k core.QueueKeeper, from core.QueueKey) (int, error) {
+		if err := q.door.may(a, queueObject(w.To)); err != nil {
+			return 0, err
+		}
 		return k.Move(from, core.Named(w.To), w.Most, w.match())
 	})
 }
 
-func (q *queues) replay(w Wish) (Outcome, error) {
-	return q.work(w, func(k core.QueueKeeper, from core.QueueKey) (int, error) {
-		return k.ReplayDead(from, w.Most, w.match())
+// replay leaves dead letters where they are that go back to queues of others.
+func (q *queues) replay(a asker, w Wish) (Outcome, error) {
+	return q.work(a, w, func(k core.QueueKeeper, from core.QueueKey) (int, error) {
+		chosen := w.match()
+		return k.ReplayDead(from, w.Most, func(m *core.Message) bool {
+			return (chosen == nil || chosen(m)) && q.door.may(a, queueObject(diedIn(m))) == nil
+		})
 	})
 }
 
-func (q *queues) delayed(r *http.Request) (o Outcome, err error) {
+// diedIn is the queue that gave a message up last.
+func diedIn(m *core.Message) string {
+	if m.Props == nil {
+		return ""
+	}
+	v, _ := m.Props.Headers.Get("x-death")
+	deaths, _ := v.([]any)
+	for _, d := range deaths {
+		if last, ok := d.(routing.Headers); ok {
+			queue, _ := last.Get("queue")
+			name, _ := queue.(string)
+			return name
+		}
+	}
+	return ""
+}
+
+func (q *queues) delayed(a asker, r *http.Request) (o Outcome, err error) {
+	if err := q.door.may(a, brokerObject("delayed")); err != nil {
+		return o, err
+	}
 	d, err := q.broker.Delays()
 	if err != nil {
 		return o, err
@@ -295,10 +335,15 @@ func (q *queues) delayed(r *http.Request) (o Outcome, err error) {
 	return o, err
 }
 
-func (q *queues) cancel(w Wish) (Outcome, error) { return q.one(w, core.Delays.CancelDelayed) }
-func (q *queues) fire(w Wish) (Outcome, error)   { return q.one(w, core.Delays.FireDelayed) }
+func (q *queues) cancel(a asker, w Wish) (Outcome, error) {
+	return q.one(a, w, core.Delays.CancelDelayed)
+}
+func (q *queues) fire(a asker, w Wish) (Outcome, error) { return q.one(a, w, core.Delays.FireDelayed) }
 
-func (q *queues) one(w Wish, f func(core.Delays, string) error) (Outcome, error) {
+func (q *queues) one(a asker, w Wish, f func(core.Delays, string) error) (Outcome, error) {
+	if err := q.door.may(a, brokerObject("delayed")); err != nil {
+		return Outcome{}, err
+	}
 	d, err := q.broker.Delays()
 	if err == nil {
 		err = f(d, w.ID)

@@ -42,7 +42,8 @@ func openStockroom(t *testing.T, token string) *stockroom {
 		s.Publish(nil, m, nil)
 	}
 	web := New(DefaultConfig(), core.NewRealms(b), always, func() map[string]uint64 { return nil }, log)
-	web.HandleQueues(b, token)
+	web.SetToken(token)
+	web.HandleQueues(b)
 	return &stockroom{t, serve(t, web), token}
 }
 

@@ -13,22 +13,45 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"entrepot/core"
+	"entrepot/core/auth"
 )
 
-func routes(realms *core.Realms, ready func() bool, refused func() map[string]uint64, own []Counts, log *slog.Logger) *http.ServeMux {
-	m := http.NewServeMux()
-	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+// routes are the paths that are open to everybody.
+func (s *Server) routes(realms *core.Realms, ready func() bool) {
+	s.paths.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		text(w, http.StatusOK, "ok\n")
 	})
-	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !ready() {
+	s.paths.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		switch {
+		case !ready():
 			text(w, http.StatusServiceUnavailable, "not ready: starting or stopping\n")
+		case s.door.broker.Guarded(): // whoever asks
+			text(w, http.StatusOK, "ready\n")
+		default:
+			text(w, http.StatusOK, "ready\n"+shortages(realms))
+		}
+	})
+	s.paths.HandleFunc("GET /{$}", s.home)
+}
+
+// mayRead lets those at h who have the admin right on $SYS/what.
+func (s *Server) mayRead(what string, h http.Handler) http.Handler {
+	o := brokerObject(what)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var a asker
+		var err error
+		if s.door.broker.Guarded() {
+			a, err = s.door.identify(r)
+		}
+		if err == nil && a.protocol != byToken {
+			err = s.door.broker.Allowed(a.who, auth.Admin, o)
+		}
+		if err != nil {
+			s.refuse(w, a, what, o, err)
 			return
 		}
-		text(w, http.StatusOK, "ready\n"+shortages(realms))
+		h.ServeHTTP(w, r)
 	})
-	m.Handle("GET /metrics", metrics(realms, refused, own, log))
-	return m
 }
 
 // shortages has a line for each alarm that is on. Clients can connect and consume
@@ -69,17 +92,21 @@ func metrics(realms *core.Realms, refused func() map[string]uint64, own []Counts
 	})
 }
 
-// guard is what holds for every request: this machine's names only, reading
-// only but for commands, no body to speak of, nothing kept or guessed by a
-// browser.
+// guard is what holds for every request: this machine's names only where nobody
+// has to log in, reading only but for commands, no body to speak of, nothing
+// kept, framed, guessed or told on by a browser.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		switch {
-		case !loopbackHost(r.Host):
+		case !s.door.broker.Guarded() && reachedLocally(r) && !loopbackHost(r.Host):
 			text(w, http.StatusMisdirectedRequest, "the Host header names another machine: use localhost, 127.0.0.1 or [::1]\n")
 		case r.Method == http.MethodPost && s.commands[r.URL.Path]:
 			s.pass(w, r, next)
@@ -90,6 +117,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			s.pass(w, r, next)
 		}
 	})
+}
+
+// reachedLocally tells whether a request came to an address that only this
+// machine's own programs reach: a browser is one of them, and a page can give
+// that address a name of its own.
+func reachedLocally(r *http.Request) bool {
+	at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	tcp, ok := at.(*net.TCPAddr)
+	return !ok || tcp.IP.IsLoopback()
 }
 
 // pass lets a request on whose body is short.

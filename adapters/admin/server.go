@@ -24,7 +24,8 @@ type Server struct {
 	http     http.Server
 	paths    *http.ServeMux
 	commands map[string]bool // paths that take POST
-	page     []byte          // nil: none
+	page     *livePage       // nil: none
+	door     *door
 	log      *slog.Logger
 	limit    int
 	open     atomic.Int64
@@ -38,11 +39,15 @@ type Server struct {
 // New returns a server over the brokers of realms. ready tells whether clients
 // can connect; refused counts, by protocol, the connections that a limit
 // turned away; own are figures of the front-ends. All may be called from any
-// goroutine.
+// goroutine. Users and rights are those of the first broker.
 func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[string]uint64, log *slog.Logger, own ...Counts) *Server {
+	audit := log
 	log = log.With("protocol", "http")
-	s := &Server{log: log, limit: cfg.MaxConnections, paths: routes(realms, ready, refused, own, log), commands: map[string]bool{}}
-	s.paths.HandleFunc("GET /{$}", s.home)
+	broker, _ := realms.Broker("")
+	s := &Server{log: log, limit: cfg.MaxConnections, paths: http.NewServeMux(), commands: map[string]bool{},
+		door: &door{broker: broker, visits: newVisits(broker, cfg), log: audit}}
+	s.routes(realms, ready)
+	s.paths.Handle("GET /metrics", s.mayRead("metrics", metrics(realms, refused, own, log)))
 	s.http = http.Server{
 		Handler:           s.guard(s.paths),
 		ReadHeaderTimeout: cfg.HeaderTimeout,
@@ -55,6 +60,10 @@ func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[
 	}
 	return s
 }
+
+// SetToken says what the operator's own programs on this machine prove themselves
+// with. Called before Serve.
+func (s *Server) SetToken(token string) { s.door.token = token }
 
 // Handle lets h answer GET and HEAD requests for path, which pass the same guard
 // as all. A connection that h takes over is not counted or watched here any

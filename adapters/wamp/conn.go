@@ -33,12 +33,14 @@ type conn struct {
 	conn   *adapters.Conn
 	log    *slog.Logger
 
-	in      frames
-	state   state
-	pending *hello // while challenged
-	message message
-	batch   core.Batch
-	targets targets
+	in         frames
+	state      state
+	pending    *hello // while challenged
+	visit      *adapters.Visit
+	leaveVisit func() // nil before the visit was used
+	message    message
+	batch      core.Batch
+	targets    targets
 
 	// Set by HELLO, then unchanged.
 	session  *core.Session
@@ -79,8 +81,8 @@ type invocation struct {
 	seq    uint64
 }
 
-func newConn(s *Server, ac *adapters.Conn, e encoding) *conn {
-	c := &conn{encoding: e, server: s, cfg: &s.cfg, conn: ac, log: s.log}
+func newConn(s *Server, ac *adapters.Conn, e encoding, v *adapters.Visit) *conn {
+	c := &conn{encoding: e, server: s, cfg: &s.cfg, conn: ac, log: s.log, visit: v}
 	c.in = frames{most: s.cfg.Limits.LoginBytes, text: e.text, paidAt: time.Now()}
 	return c
 }
@@ -199,6 +201,9 @@ func (c *conn) Shutdown() {
 // Closed implements adapters.Protocol.
 func (c *conn) Closed(err error) {
 	c.conn.Wheel().Stop(&c.pinger)
+	if c.leaveVisit != nil {
+		c.leaveVisit()
+	}
 	reason := core.CloseLost
 	switch {
 	case err == nil:

@@ -93,7 +93,10 @@ func (c *conn) hello(m *message) error {
 	c.features = featuresOf(roles)
 	methods, _ := details.get("authmethods").(list)
 	for _, o := range methods {
-		if o == "ticket" && h.authid != "" {
+		switch {
+		case o == "cookie" && c.visit != nil:
+			return c.joinVisit(h)
+		case o == "ticket" && h.authid != "":
 			return c.challenge(h)
 		}
 	}
@@ -126,6 +129,13 @@ func (c *conn) challenge(h *hello) error {
 func (c *conn) turnAway(reason wamp.URI, text string) error {
 	c.abort(reason, text)
 	return refuse(reason, "%s", text)
+}
+
+// joinVisit opens the session of a page whose user logged in there.
+func (c *conn) joinVisit(h *hello) error {
+	h.method = "cookie"
+	c.leaveVisit = c.visit.Hold(func() { c.conn.Kick(refuse(errAuth, "the log-in has ended")) })
+	return c.join(h, c.visit.Principal)
 }
 
 // logIn proves who the client is and opens the session.

@@ -33,13 +33,14 @@ func New(cfg Config, carrier adapters.WebSocketConfig, realms *core.Realms, log 
 }
 
 // ServeFrames takes over the bare connection of a WebSocket for which one of Names
-// was agreed on. It returns at once.
-func (s *Server) ServeFrames(c net.Conn, name string) {
+// was agreed on. It returns at once. A client that asks for authmethod cookie is
+// who v says; v may be nil.
+func (s *Server) ServeFrames(c net.Conn, name string, v *adapters.Visit) {
 	e, ok := encodingOf(name)
 	if !ok {
 		e, _ = encodingOf(Names()[0])
 	}
-	s.server.ServeConnAs(c, func(ac *adapters.Conn) adapters.Protocol { return newConn(s, ac, e) })
+	s.server.ServeConnAs(c, func(ac *adapters.Conn) adapters.Protocol { return newConn(s, ac, e, v) })
 }
 
 // Serve is for listeners, of which WAMP has none of its own: it closes l.

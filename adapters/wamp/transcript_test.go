@@ -281,7 +281,7 @@ func (s *transcript) connect(name string) *pipeClient {
 	ours, theirs := net.Pipe()
 	c := &pipeClient{conn: ours, e: s.e}
 	s.clients[name] = c
-	s.server.ServeFrames(theirs, s.e.name)
+	s.server.ServeFrames(theirs, s.e.name, nil)
 	go c.read()
 	return c
 }

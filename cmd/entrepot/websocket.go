@@ -15,6 +15,7 @@ import (
 // sub-protocol that the client names, and each at a path of its own.
 func carry(web *admin.Server, cfg conf.Config, log *slog.Logger, m *mqtt.Server, s *stomp.Server, w *wamp.Server) {
 	ws := adapters.NewWebSocket(cfg.WebSocket, log)
+	ws.Visit = web.Visit
 	var all []adapters.Carried
 	unnamed := map[string]adapters.Carried{}
 	add := func(path string, listen []string, c adapters.Carried) {

@@ -79,3 +79,12 @@ func (u *Users) Check(ctx context.Context, name, password string) error {
 	}
 	return nil
 }
+
+// Has tells whether there is a user of that name.
+func (u *Users) Has(name string) bool {
+	if u == nil {
+		return false
+	}
+	_, ok := u.hashes[name]
+	return ok
+}

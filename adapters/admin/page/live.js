@@ -1,9 +1,11 @@
 import { Session } from './wamp.js';
 import { toURI, fromURI, toMatch } from './names.js';
 import { Plot } from './plot.js';
+import { user } from './logout.js';
 
 const most = 200;      // messages on the page
 const longest = 4096;  // characters of a payload
+const soon = 3000;     // ms after which a page is not loaded anew for nothing
 
 const $ = (id) => document.getElementById(id);
 const plot = new Plot($('rate'), $('rate-now'), $('rate-all'));
@@ -12,18 +14,24 @@ let paused = false;
 let watching;
 
 const realm = document.documentElement.dataset.realm;
-const session = new Session(`${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/ws`, realm, (state, text) => {
+const session = new Session(`${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/ws`, realm, user, (state, text) => {
+  if (state === 'out' && performance.now() > soon) return location.reload(); // to the log-in
   $('status').dataset.state = state;
   $('status-text').textContent = text;
 });
+
+// readable says in a person's words what the broker refused.
+function readable(err, what) {
+  return err.uri === 'wamp.error.not_authorized' ? `${user || 'nobody in particular'} may not ${what}` : err.message;
+}
 
 function say(where, kind, text) {
   where.className = `answer ${kind}`;
   where.textContent = text;
 }
 
-// on runs do when the form is sent and shows where it fails.
-function on(form, answer, act) {
+// on runs act when the form is sent and shows where it fails; what says what it is.
+function on(form, answer, what, act) {
   $(form).addEventListener('submit', async (e) => {
     e.preventDefault();
     const button = $(form).querySelector('button:not([type])');
@@ -31,7 +39,7 @@ function on(form, answer, act) {
     try {
       await act();
     } catch (err) {
-      say($(answer), 'bad', err.message);
+      say($(answer), 'bad', readable(err, what()));
     }
     button.disabled = false;
   });
@@ -42,7 +50,7 @@ async function watch() {
   const { uri, match, wanted } = toMatch(filter);
   if (watching) await watching.stop();
   watching = undefined;
-  const failed = (err) => say($('subscribe-answer'), 'bad', err.message);
+  const failed = (err) => say($('subscribe-answer'), 'bad', readable(err, `watch ${filter}`));
   watching = await session.watch(uri, match, (details, args, named) => {
     const topic = fromURI(details.topic || uri);
     if (wanted(topic)) heard(topic, details, args, named);
@@ -104,15 +112,16 @@ function value(v) {
   return `${bytes.length} bytes: ${shown}${bytes.length > 64 ? ' …' : ''}`;
 }
 
-on('subscribe', 'subscribe-answer', watch);
+const wish = () => `watch ${$('filter').value}`;
+on('subscribe', 'subscribe-answer', wish, watch);
 
-on('publish', 'publish-answer', async () => {
+on('publish', 'publish-answer', () => `publish to ${$('topic').value}`, async () => {
   const topic = $('topic').value;
   await session.publish(toURI(topic), [$('payload').value], { retain: $('retain').checked });
   say($('publish-answer'), 'good', `${topic}: every matching queue has it`);
 });
 
-on('call', 'call-answer', async () => {
+on('call', 'call-answer', () => `call ${$('procedure').value}`, async () => {
   const args = JSON.parse($('arguments').value || '[]');
   if (!Array.isArray(args)) throw new Error('the arguments are a JSON array, like [1, "two"]');
   say($('call-answer'), '', 'called …');
@@ -129,4 +138,4 @@ $('pause').addEventListener('click', () => {
 
 $('clear').addEventListener('click', () => $('messages').replaceChildren());
 
-watch().catch((err) => say($('subscribe-answer'), 'bad', err.message));
+watch().catch((err) => say($('subscribe-answer'), 'bad', readable(err, wish())));

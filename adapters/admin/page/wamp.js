@@ -3,12 +3,14 @@
 const HELLO = 1, WELCOME = 2, ABORT = 3, GOODBYE = 6, ERROR = 8, PUBLISH = 16, PUBLISHED = 17,
   SUBSCRIBE = 32, SUBSCRIBED = 33, UNSUBSCRIBE = 34, UNSUBSCRIBED = 35, EVENT = 36, CALL = 48, RESULT = 50;
 
+const loggedOut = ['wamp.error.no_auth_method', 'wamp.error.no_matching_auth_method', 'wamp.error.authentication_failed'];
 const longestWait = 10000; // ms between two tries
 
 export class Session {
-  // onState is told 'wait', 'on' or 'off' with a sentence.
-  constructor(url, realm, onState) {
-    Object.assign(this, { url, realm, onState, wait: 500, asked: new Map(), heard: new Map(), wanted: new Set() });
+  // onState is told 'wait', 'on', 'off' or 'out' with a sentence. user is who is
+  // logged in at the page, 'out' that this is over.
+  constructor(url, realm, user, onState) {
+    Object.assign(this, { url, realm, user, onState, wait: 500, asked: new Map(), heard: new Map(), wanted: new Set() });
     this.connect();
   }
 
@@ -17,7 +19,7 @@ export class Session {
     this.open = false;
     this.last = 0;
     this.socket = new WebSocket(this.url, 'wamp.2.json');
-    this.socket.onopen = () => this.send([HELLO, this.realm, { agent: 'Entrepot live page', roles: {
+    this.socket.onopen = () => this.send([HELLO, this.realm, { agent: 'Entrepot live page', authmethods: [this.user ? 'cookie' : 'anonymous'], roles: {
       publisher: {}, subscriber: { features: { pattern_based_subscription: true, publisher_identification: true, event_retention: true } }, caller: {} } }]);
     this.socket.onmessage = (m) => this.take(JSON.parse(m.data));
     this.socket.onclose = () => this.lost();
@@ -38,12 +40,18 @@ export class Session {
   take(m) {
     switch (m[0]) {
       case WELCOME: return this.welcome();
-      case ABORT: this.reason = m[1].message || m[2]; return this.socket.close();
+      case ABORT: return this.turnedAway(m[1].message || m[2], m[2]);
       case GOODBYE: this.reason = (m[1] && m[1].message) || 'the broker says goodbye'; return this.send([GOODBYE, {}, 'wamp.close.goodbye_and_out']);
       case EVENT: return this.heard.get(m[1])?.(m[3] || {}, m[4] || [], m[5] || {});
-      case ERROR: return this.answer(m[2], null, new Error([m[4], ...(m[5] || [])].join(': ')));
+      case ERROR: return this.answer(m[2], null, Object.assign(new Error([m[4], ...(m[5] || [])].join(': ')), { uri: m[4] }));
       case PUBLISHED: case SUBSCRIBED: case UNSUBSCRIBED: case RESULT: return this.answer(m[1], m);
     }
+  }
+
+  turnedAway(reason, uri) {
+    this.reason = reason;
+    if (loggedOut.includes(uri)) this.onState('out', reason);
+    this.socket.close();
   }
 
   welcome() {

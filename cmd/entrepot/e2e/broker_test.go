@@ -134,7 +134,7 @@ func (b *broker) dialSTOMP() net.Conn {
 // dialWAMP connects by a pipe that carries the frames of a WebSocket.
 func (b *broker) dialWAMP(sub string) net.Conn {
 	here, there := net.Pipe()
-	b.wamp.ServeFrames(there, sub)
+	b.wamp.ServeFrames(there, sub, nil)
 	return here
 }
 

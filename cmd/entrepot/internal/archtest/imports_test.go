@@ -22,7 +22,7 @@ func mayImport() []rule {
 		{"core/local", []string{"routing", "core", "core/store"}},
 		{"core/rabbit", []string{"routing", "core"}},
 		{"core/enginetest", []string{"routing", "core"}},
-		{"adapters", []string{"core"}},
+		{"adapters", []string{"core", "core/auth"}},
 		{"adapters/coverage", nil},
 		{"adapters/amqp", []string{"routing", "core", "core/auth", "adapters", "adapters/amqp/frame"}},
 		{"adapters/amqp/frame", []string{"routing"}},
