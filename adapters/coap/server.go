@@ -186,6 +186,16 @@ func (s *Server) Told() map[string]uint64 {
 	return told
 }
 
+// Kept counts what the server has in memory, by a word for each.
+func (s *Server) Kept() map[string]uint64 {
+	s.mu.Lock()
+	peers := len(s.peers)
+	s.mu.Unlock()
+	known, answers := s.ids.size()
+	return map[string]uint64{"message_ids": uint64(known), "answer_bytes": uint64(answers),
+		"observers": uint64(s.observers.Load()), "peers": uint64(peers)}
+}
+
 func (s *Server) count(c counter) { s.counts[c].Add(1) }
 
 // clock numbers values: milliseconds since the start, so that a watch that is

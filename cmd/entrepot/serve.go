@@ -175,6 +175,7 @@ func told(m *mqtt.Server, c *coap.Server) []admin.Counts {
 	return []admin.Counts{
 		{Name: "mqtt_told_total", Help: "Refusals and errors that MQTT clients were told of.", Label: "code", Read: m.Told},
 		{Name: "coap_told_total", Help: "What went wrong with CoAP clients, and requests that came again.", Label: "what", Read: c.Told},
+		{Name: "coap_kept", Help: "What is remembered of CoAP clients.", Label: "what", Gauge: true, Read: c.Kept},
 	}
 }
 
