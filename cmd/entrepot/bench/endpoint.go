@@ -47,12 +47,14 @@ func parseEndpoint(text string) (endpoint, error) {
 	if p := u.Port(); p != "" {
 		port = p
 	}
-	e := endpoint{protocol: u.Scheme, address: net.JoinHostPort(u.Hostname(), port), vhost: "/", path: u.Path}
+	e := endpoint{protocol: u.Scheme, address: net.JoinHostPort(u.Hostname(), port), vhost: "/"}
 	if u.User != nil {
 		e.login, e.user = true, u.User.Username()
 		e.password, _ = u.User.Password()
 	}
-	if p := strings.TrimPrefix(u.Path, "/"); p != "" {
+	if e.protocol == protocolCOAP {
+		e.path = u.Path
+	} else if p := strings.TrimPrefix(u.Path, "/"); p != "" {
 		e.vhost = p
 	}
 	if strings.ContainsAny(e.user+e.password+e.vhost, "\r\n\x00") {
