@@ -151,41 +151,51 @@ func (e endpoint) datagrams(ctx context.Context) (net.Conn, error) {
 // ask sends a request and waits for its answer; it sends it again as RFC 7252,
 // 4.2, has it. b is what the answer is read into.
 func ask(conn net.Conn, request []byte, m *coapMessage, b []byte) (tries int, err error) {
-	id, token := binary.BigEndian.Uint16(request[2:]), binary.BigEndian.Uint32(request[4:])
-	acknowledged := false
+	a := question{id: binary.BigEndian.Uint16(request[2:]), token: binary.BigEndian.Uint32(request[4:])}
 	for wait := coapAnswerIn; tries < coapTries; wait *= 2 {
 		tries++
-		if !acknowledged {
+		if !a.acknowledged {
 			if _, err := conn.Write(request); err != nil {
 				return tries, fmt.Errorf("connection: %w", err)
 			}
 		}
 		conn.SetReadDeadline(time.Now().Add(wait))
-		for {
-			n, err := conn.Read(b)
-			if isTimeout(err) {
-				break
-			}
-			if err == nil {
-				err = m.read(b[:n])
-			}
-			if err != nil {
-				return tries, fmt.Errorf("connection: %w", err)
-			}
-			switch {
-			case m.kind == coapAcknowledgment && m.id == id && m.code == 0:
-				acknowledged = true
-			case m.kind == coapAcknowledgment && m.id == id:
-				return tries, nil
-			case m.code != 0 && m.token == token && acknowledged: // the answer in a message of its own
-				if m.kind == coapConfirmable {
-					conn.Write(coapEmpty(m.id))
-				}
-				return tries, nil
-			}
+		if err := a.hear(conn, m, b); !isTimeout(err) {
+			return tries, err
 		}
 	}
 	return tries, errUnanswered
+}
+
+// question is a request that waits for its answer.
+type question struct {
+	id           uint16
+	token        uint32
+	acknowledged bool
+}
+
+// hear reads until the answer comes.
+func (q *question) hear(conn net.Conn, m *coapMessage, b []byte) error {
+	for {
+		n, err := conn.Read(b)
+		if err == nil {
+			err = m.read(b[:n])
+		}
+		if err != nil {
+			return fmt.Errorf("connection: %w", err)
+		}
+		switch {
+		case m.kind == coapAcknowledgment && m.id == q.id && m.code == 0:
+			q.acknowledged = true
+		case m.kind == coapAcknowledgment && m.id == q.id:
+			return nil
+		case m.code != 0 && m.token == q.token && q.acknowledged: // the answer in a message of its own
+			if m.kind == coapConfirmable {
+				conn.Write(coapEmpty(m.id))
+			}
+			return nil
+		}
+	}
 }
 
 var errUnanswered = errors.New("no answer")
