@@ -23,7 +23,7 @@ type front struct {
 	bare     adapters.Transport
 	listen   []string
 	bind     func(adapters.Address) (socket, error)
-	bound    []string // addresses, by open
+	bound    []socket // by open
 }
 
 // socket is an address that was bound. It is served, or else closed.
@@ -44,7 +44,7 @@ func streams(protocol string, s interface {
 		if err != nil {
 			return socket{}, err
 		}
-		return socket{a, l.Addr(), func() error { return s.Serve(l) }, l.Close}, nil
+		return socket{l.Address, l.Addr(), func() error { return s.Serve(l) }, l.Close}, nil
 	}}
 }
 
@@ -94,7 +94,7 @@ func open(fronts []front, log *slog.Logger) error {
 			if err := s.serve(); err != nil {
 				return err
 			}
-			fronts[i].bound = append(fronts[i].bound, shown(s.at))
+			fronts[i].bound = append(fronts[i].bound, s)
 			log.Info("listening", "protocol", f.protocol, "address", shown(s.at), "transport", s.Address.Transport)
 		}
 	}

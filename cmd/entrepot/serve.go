@@ -102,7 +102,9 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	if err != nil {
 		return settings(err)
 	}
-	gate, err := newGate(cfg, log)
+	again := &reloads{log: log}
+	again.onSignal(ctx)
+	gate, err := newGate(cfg, again, log)
 	if err != nil {
 		return settings(err)
 	}
@@ -128,7 +130,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	var all []front
 	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log, told(m, c)...)
 	carry(web, cfg, log, m, s, w)
-	asked := takeCommands(web, kept, broker, log)
+	asked := takeCommands(web, kept, broker, again, log)
 	all = append(clients, streams("http", web, gate, cfg.HTTP.Listen, "http/1.1"))
 
 	err = open(all, log)
