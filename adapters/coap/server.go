@@ -171,9 +171,16 @@ func (s *Server) ServeStream(l net.Listener) error { return s.streams.Serve(l) }
 // ServeConn takes over a connection from elsewhere: a pipe.
 func (s *Server) ServeConn(c net.Conn) { s.streams.ServeConn(c) }
 
-// Refused counts connections and requests that a limit turned away.
-func (s *Server) Refused() uint64 {
-	return s.streams.Refused() + s.counts[countBusy].Load() + s.counts[countUnsent].Load()
+// Behind makes clients on streams come in by a door that other servers have, too.
+// Called before the first connection.
+func (s *Server) Behind(d *adapters.Door) { s.streams.Behind(d) }
+
+// Refused counts the connections and requests that a limit turned away, by the
+// limit's name.
+func (s *Server) Refused() map[string]uint64 {
+	counts := s.streams.Refused()
+	counts["max_waiting"] = s.counts[countBusy].Load() + s.counts[countUnsent].Load()
+	return counts
 }
 
 // Told counts what went wrong, by a word for each.

@@ -13,7 +13,7 @@ import (
 // server is what a front-end gives to be run.
 type server interface {
 	Shutdown(context.Context) error
-	Refused() uint64
+	Refused() map[string]uint64
 }
 
 // front is one protocol: its server and where that listens.
@@ -32,6 +32,23 @@ type socket struct {
 	at    net.Addr
 	serve func() error
 	close func() error
+}
+
+// newDoor is where clients of all protocols come in.
+func newDoor(cfg adapters.DoorConfig) *adapters.Door {
+	if cfg.MaxConnections == 0 {
+		cfg.MaxConnections = mostConnections()
+	}
+	return adapters.NewDoor(cfg)
+}
+
+// behind puts all that have connections behind one door.
+func behind(d *adapters.Door, fronts []front) {
+	for _, f := range fronts {
+		if s, ok := f.server.(interface{ Behind(*adapters.Door) }); ok {
+			s.Behind(d)
+		}
+	}
 }
 
 // streams is a protocol on connections; alpn are its names in TLS.

@@ -127,8 +127,9 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	clients := []front{streams("mqtt", m, gate, cfg.MQTT.Listen, "mqtt"), streams("stomp", s, gate, cfg.STOMP.Listen, "stomp"),
 		streams("amqp", amqp.New(cfg.AMQP, realms, log), gate, cfg.AMQP.Listen, "amqp"), {protocol: "wamp", server: w},
 		packets("coap", c, cfg.CoAP.Listen)}
+	behind(newDoor(cfg.Limits), clients)
 	var all []front
-	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log, told(m, c)...)
+	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]map[string]uint64 { return refused(all) }, log, told(m, c)...)
 	carry(web, cfg, log, m, s, w)
 	asked := takeCommands(web, kept, broker, again, log)
 	all = append(clients, streams("http", web, gate, cfg.HTTP.Listen, "http/1.1"))
@@ -181,9 +182,9 @@ func told(m *mqtt.Server, c *coap.Server) []admin.Counts {
 	}
 }
 
-// refused counts, by protocol, the connections that a limit turned away.
-func refused(fronts []front) map[string]uint64 {
-	n := map[string]uint64{}
+// refused counts, by protocol and limit, the connections that were turned away.
+func refused(fronts []front) map[string]map[string]uint64 {
+	n := map[string]map[string]uint64{}
 	for _, f := range fronts {
 		n[f.protocol] = f.server.Refused()
 	}
