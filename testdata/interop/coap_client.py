@@ -64,3 +64,43 @@ class Observer:
 
     def get(self):
         return self.values.get(timeout=checks.PATIENCE)
+
+
+class Watcher:
+    """A coap-client that observes, seen through its log: what it gets is (code,
+    with Observe or not, payload)."""
+
+    def __init__(self, path, seconds=60):
+        self.lines, self.got = [], queue.Queue()
+        self.process = subprocess.Popen(["stdbuf", "-oL", PROGRAM, "-v", "7", "-s", str(seconds), "-m", "get", ADDRESS + path],
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            if not line.startswith("v:1 "):
+                continue
+            self.lines.append(line)
+            found = re.match(r"v:1 t:(\w+) c:([245]\.\d\d) i:\w+ {\w*} \[(.*?)\](?: :: '(.*)')?", line)
+            if found:
+                self.got.put((found[2], "Observe:" in found[3], found[4] or ""))
+
+    def next(self, patience=checks.PATIENCE):
+        return self.got.get(timeout=patience)
+
+    def kinds(self):
+        """The types of the messages that it got."""
+        return [m[1] for m in (re.match(r"v:1 t:(\w+) c:[245]\.", line) for line in self.lines) if m]
+
+    def asked(self):
+        """The Observe options that it sent; the log may have one twice."""
+        return [int(m[1]) for m in (re.search(r"c:GET .*Observe:(\d+)", line) for line in self.lines) if m]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()

@@ -29,7 +29,7 @@ const (
 func TestInterop(t *testing.T) {
 	needClients(t)
 	p := startProgram(t)
-	scripts := []string{"with_mosquitto.py", "with_paho.py", "with_stomp_py.py", "crossing.py", "with_coap_client.py"}
+	scripts := []string{"with_mosquitto.py", "with_paho.py", "with_stomp_py.py", "crossing.py", "with_coap_client.py", "with_coap_pubsub.py"}
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(script, ".py"), func(t *testing.T) {
 			runScript(t, script, "MQTT="+p.addr("mqtt"), "STOMP="+p.addr("stomp"), "COAP="+p.addr("coap"))
