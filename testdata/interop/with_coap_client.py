@@ -117,12 +117,18 @@ def a_topic_by_configuration():
     equal(coap.ask("get", "/t/coap-ps").code, "4.04")
 
 
-@check()
-def one_datagram_in_five_is_lost():
+@check("1", "1,2")
+def the_first_datagrams_are_lost(numbers):
     path = "/t/" + name_of("coap-lossy")
-    for n in range(8):
-        equal(coap.ask("put", path, b"%d" % n, 0, "-l", "20%", "-B", "60").code[0], "2")
-    equal(coap.ask("get", path).payload, b"7")
+    equal(coap.ask("put", path, numbers.encode(), 0, "-l", numbers).code[0], "2")
+    equal(coap.ask("get", path).payload, numbers.encode())
+
+
+@check()
+def blocks_are_lost():
+    path, body = "/t/" + name_of("coap-lossy-blocks"), os.urandom(20_000)
+    equal(coap.ask("put", path, body, 42, "-b", "1024", "-l", "3,9").code, "2.01")
+    equal(coap.ask("get", path, None, None, "-b", "1024", "-l", "5").payload, body)
 
 
 @check()
