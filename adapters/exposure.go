@@ -10,7 +10,9 @@ type ListenConfig struct {
 	Section string
 	// Packets: an address without a scheme is UDP's.
 	Packets bool
-	Listen  []string
+	// Keys: DTLS clients share keys with the broker, and need no certificate of it.
+	Keys   bool
+	Listen []string
 }
 
 // ListenConfigs are the listen keys of all protocols.
@@ -38,7 +40,7 @@ func (all ListenConfigs) Validate(c TLSConfig, asksWho bool) error {
 		}
 		for _, a := range addresses {
 			count++
-			for _, err := range a.check(c, asksWho) {
+			for _, err := range a.check(c, l.Keys && a.Transport == OverDTLS, asksWho) {
 				errs = append(errs, fmt.Errorf("%s: listen: %q %w", l.Section, a.Name, err))
 			}
 			if other, taken := owners[a.Socket()]; taken && a.Socket() != "" {
@@ -55,14 +57,14 @@ func (all ListenConfigs) Validate(c TLSConfig, asksWho bool) error {
 
 // check looks at what an address needs of the rest of the settings. Its errors go
 // on after the address.
-func (a Address) check(c TLSConfig, asksWho bool) (errs []error) {
+func (a Address) check(c TLSConfig, keys, asksWho bool) (errs []error) {
 	auth := a.ClientAuth
 	if auth == "" {
 		auth = c.ClientAuth
 	}
-	certified := a.Transport.Encrypted() && auth == AuthRequire
-	if a.Transport.Encrypted() && len(c.Certs) == 0 {
-		errs = append(errs, errors.New("needs a certificate: name files as tls.certs and tls.keys; 'entrepot certs' makes some for trying out"))
+	certified := a.Transport.Encrypted() && auth == AuthRequire || keysOnly(c, keys)
+	if a.Transport.Encrypted() && len(c.Certs) == 0 && !keys {
+		errs = append(errs, a.uncertified())
 	}
 	if a.Transport.Encrypted() && auth != AuthOff && len(c.ClientCAs) == 0 {
 		errs = append(errs, errors.New("asks for clients' certificates: name the CAs that they come from as tls.client_cas"))
@@ -78,6 +80,18 @@ func (a Address) check(c TLSConfig, asksWho bool) (errs []error) {
 			"'entrepot passwd' and name it as auth.users, or ask for certificates with tls: and ?client_auth=require"))
 	}
 	return errs
+}
+
+// keysOnly tells that nobody comes in who has no key.
+func keysOnly(c TLSConfig, keys bool) bool { return keys && len(c.Certs) == 0 }
+
+// uncertified is the error for an address that cannot prove what it is.
+func (a Address) uncertified() error {
+	also := ""
+	if a.Transport == OverDTLS {
+		also = ", or a file of keys as coap.psk_file"
+	}
+	return fmt.Errorf("needs a certificate: name files as tls.certs and tls.keys%s; 'entrepot certs' makes some for trying out", also)
 }
 
 // tooOpen is the error for an address where others can read what clients send.

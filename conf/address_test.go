@@ -7,6 +7,36 @@ import (
 	"entrepot/adapters"
 )
 
+// Where DTLS clients share keys with the broker, it needs no certificate, and who
+// has no key does not come in; beside certificates of the broker's, others do.
+func TestSharedKeys(t *testing.T) {
+	for _, c := range []struct {
+		listen     string
+		keys, cert bool
+		err        string
+	}{
+		{"dtls:127.0.0.1:5684", false, false, "or a file of keys as coap.psk_file"},
+		{"dtls:127.0.0.1:5684", true, false, ""},
+		{"dtls:0.0.0.0:5684", true, false, ""},
+		{"dtls:0.0.0.0:5684", true, true, "lets everybody in"},
+		{"dtls:0.0.0.0:5684?client_auth=require", true, true, "name the CAs"},
+		{"tls:127.0.0.1:5684", true, false, "needs a certificate"},
+		{"0.0.0.0:5683", true, false, "is not encrypted"},
+	} {
+		cfg := DefaultConfig()
+		cfg.CoAP.Listen = []string{c.listen}
+		if c.keys {
+			cfg.CoAP.PSKFile = "keys"
+		}
+		if c.cert {
+			cfg.TLS.Certs, cfg.TLS.Keys = []string{"a"}, []string{"a"}
+		}
+		if err := cfg.Validate(); (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
 // What other machines reach has to be encrypted, or said to be plain, and needs
 // users, or certificates of clients.
 func TestExposedAddresses(t *testing.T) {

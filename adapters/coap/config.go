@@ -15,6 +15,12 @@ type Config struct {
 	Listen []string `toml:"listen"`
 	// Limits hold for connections: TCP, TLS and DTLS.
 	Limits adapters.Config `toml:"limits"`
+	// PSKFile has the keys that DTLS clients share with the broker, one
+	// IDENTITY:HEXKEY a line; "" is none.
+	PSKFile string `toml:"psk_file"`
+	// DTLSIdle is how long a DTLS client may be silent before its association is
+	// forgotten.
+	DTLSIdle time.Duration `toml:"dtls_idle"`
 	// MaxBlock is the largest block of a body in bytes, either way: a power of
 	// two from 16 to 1024.
 	MaxBlock int `toml:"max_block"`
@@ -63,6 +69,7 @@ func DefaultConfig() Config {
 	return Config{
 		Listen:           []string{"127.0.0.1:5683"},
 		Limits:           adapters.DefaultConfig(),
+		DTLSIdle:         48 * time.Hour,
 		MaxBlock:         1024,
 		AssemblyBytes:    64 << 20,
 		Assemblies:       4,
@@ -116,6 +123,7 @@ func (c Config) Validate() error {
 		{"lease", int64(c.Lease), int64(time.Millisecond), int64(c.MaxLease)},
 		{"call_timeout", int64(c.CallTimeout), int64(time.Millisecond), int64(24 * time.Hour)},
 		{"ack_timeout", int64(c.AckTimeout), int64(10 * time.Millisecond), int64(time.Hour)},
+		{"dtls_idle", int64(c.DTLSIdle), int64(time.Minute), int64(365 * 24 * time.Hour)},
 		{"ack_delay", int64(c.AckDelay), 0, int64(time.Minute)},
 		{"observer_check", int64(c.ObserverCheck), int64(time.Second), int64(365 * 24 * time.Hour)},
 	} {

@@ -47,7 +47,11 @@ func newConn(s *Server, ac *adapters.Conn) *conn {
 	c := &conn{server: s, conn: ac, log: s.log}
 	c.can.maxMessage = baseMessageSize
 	c.limit.Store(baseMessageSize)
-	c.login = login{server: s, remote: ac.RemoteAddr(), ended: c.kicked, proof: auth.Credentials{Protocol: protocol}}
+	c.login = login{server: s, remote: ac.RemoteAddr(), ended: c.kicked, proof: auth.Credentials{
+		Protocol: protocol, Listener: ac.Listener(), Certificate: ac.Certificate()}}
+	if at, err := netip.ParseAddrPort(ac.RemoteAddr()); err == nil { // else it is a pipe
+		c.login.proof.Remote = at.Addr().Unmap()
+	}
 	ac.OnRoom(c.resume)
 	return c
 }

@@ -45,7 +45,7 @@ func (e *echoes) allows(r *request, payload int) bool {
 	if payload <= amplification*r.size {
 		return true
 	}
-	if len(r.echo) > 0 && e.valid(r.to.addr, r.echo, time.Now()) {
+	if len(r.echo) > 0 && e.valid(r.to.where(), r.echo, time.Now()) {
 		e.prove(r.to)
 		return true
 	}
@@ -59,7 +59,7 @@ func (e *echoes) proves(to route) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	at, ok := e.proven[to.addr]
+	at, ok := e.proven[to.where()]
 	return ok && time.Since(at) < echoLife
 }
 
@@ -67,7 +67,7 @@ func (e *echoes) proves(to route) bool {
 func (e *echoes) challenge(to route) *response {
 	e.server.count(countChallenge)
 	res := &response{code: codes.Unauthorized}
-	res.add(message.Echo, e.value(to.addr, time.Now()))
+	res.add(message.Echo, e.value(to.where(), time.Now()))
 	return res
 }
 
@@ -101,8 +101,8 @@ func (e *echoes) prove(to route) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, ok := e.proven[to.addr]; ok || len(e.proven) < maxProven {
-		e.proven[to.addr] = time.Now()
+	if _, ok := e.proven[to.where()]; ok || len(e.proven) < maxProven {
+		e.proven[to.where()] = time.Now()
 	}
 }
 

@@ -49,6 +49,14 @@ func (to route) stream() stream {
 	return s
 }
 
+// where is the client's address, which a DTLS client's need not be for good.
+func (to route) where() netip.AddrPort {
+	if a, ok := to.link.(*association); ok {
+		return a.where()
+	}
+	return to.addr
+}
+
 // write sends bytes again that were a datagram before.
 func (to route) write(b []byte) {
 	if d, ok := to.link.(datagrams); ok {

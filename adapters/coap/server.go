@@ -25,14 +25,16 @@ const protocol = "coap"
 type counter int
 
 const (
-	countUnsent    counter = iota // confirmable messages that had no room to wait
-	countUnheard                  // confirmable messages that nobody acknowledged
-	countAgain                    // retransmissions
-	countLost                     // observers that were dropped
-	countMalformed                // datagrams that were no CoAP, or malformed
-	countDuplicate                // requests that came again
-	countBusy                     // requests that found too many others waiting
-	countChallenge                // clients that were asked for an Echo
+	countUnsent     counter = iota // confirmable messages that had no room to wait
+	countUnheard                   // confirmable messages that nobody acknowledged
+	countAgain                     // retransmissions
+	countLost                      // observers that were dropped
+	countMalformed                 // datagrams that were no CoAP, or malformed
+	countDuplicate                 // requests that came again
+	countBusy                      // requests that found too many others waiting
+	countChallenge                 // clients that were asked for an Echo
+	countMoved                     // DTLS clients that went on from another address
+	countTurnedAway                // DTLS clients that a limit turned away
 	counters
 )
 
@@ -57,6 +59,7 @@ type Server struct {
 	streams   *adapters.Server
 	receivers receivers
 	shortage  shortage
+	psks      atomic.Pointer[psks]
 
 	counts    [counters]atomic.Uint64
 	queues    atomic.Uint64 // names of observers' queues
@@ -73,6 +76,7 @@ type Server struct {
 	mu      sync.Mutex
 	peers   map[route]*peer
 	sockets map[net.PacketConn]struct{}
+	secure  []*dtlsSocket
 	stopped bool
 	stop    chan struct{}
 	wg      sync.WaitGroup
@@ -116,6 +120,9 @@ func (s *Server) sweep() {
 			s.ids.sweep(now)
 			s.echo.sweep(now)
 			s.checkObservers(now)
+			for _, k := range s.secured() {
+				k.sweep(now)
+			}
 		}
 	}
 }
@@ -164,6 +171,26 @@ func (s *Server) Serve(c net.PacketConn) error {
 	return nil
 }
 
+func (s *Server) secured() []*dtlsSocket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.secure
+}
+
+// Reload reads the file of keys, which no handshake does without before the first
+// call; those from then on see it. If it is bad, all stays as it was.
+func (s *Server) Reload() error {
+	if s.cfg.PSKFile == "" {
+		return nil
+	}
+	keys, err := readPSKs(s.cfg.PSKFile)
+	if err != nil {
+		return fmt.Errorf("coap: %w", err)
+	}
+	s.psks.Store(keys)
+	return nil
+}
+
 // ServeStream accepts connections from l, TCP or TLS, until Shutdown, which
 // closes it. It returns at once, as Serve.
 func (s *Server) ServeStream(l net.Listener) error { return s.streams.Serve(l) }
@@ -171,36 +198,19 @@ func (s *Server) ServeStream(l net.Listener) error { return s.streams.Serve(l) }
 // ServeConn takes over a connection from elsewhere: a pipe.
 func (s *Server) ServeConn(c net.Conn) { s.streams.ServeConn(c) }
 
-// Behind makes clients on streams come in by a door that other servers have, too.
-// Called before the first connection.
-func (s *Server) Behind(d *adapters.Door) { s.streams.Behind(d) }
-
-// Refused counts the connections and requests that a limit turned away, by the
-// limit's name.
-func (s *Server) Refused() map[string]uint64 {
-	counts := s.streams.Refused()
-	counts["max_waiting"] = s.counts[countBusy].Load() + s.counts[countUnsent].Load()
-	return counts
+// Refused counts connections and requests that a limit turned away.
+func (s *Server) Refused() uint64 {
+	return s.streams.Refused() + s.counts[countTurnedAway].Load() + s.counts[countBusy].Load() + s.counts[countUnsent].Load()
 }
 
 // Told counts what went wrong, by a word for each.
 func (s *Server) Told() map[string]uint64 {
-	names := [counters]string{"unsent", "unheard", "retransmitted", "observer_lost", "malformed", "duplicate", "busy", "echo"}
+	names := [counters]string{"unsent", "unheard", "retransmitted", "observer_lost", "malformed", "duplicate", "busy", "echo", "moved", "turned_away"}
 	told := map[string]uint64{}
 	for i, name := range names {
 		told[name] = s.counts[i].Load()
 	}
 	return told
-}
-
-// Kept counts what the server has in memory, by a word for each.
-func (s *Server) Kept() map[string]uint64 {
-	s.mu.Lock()
-	peers := len(s.peers)
-	s.mu.Unlock()
-	known, answers := s.ids.size()
-	return map[string]uint64{"message_ids": uint64(known), "answer_bytes": uint64(answers),
-		"observers": uint64(s.observers.Load()), "peers": uint64(peers)}
 }
 
 func (s *Server) count(c counter) { s.counts[c].Add(1) }
@@ -264,6 +274,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		_ = c.SetReadDeadline(time.Unix(1, 0))
 	}
 	s.shortage.stop()
+	for _, k := range s.secured() {
+		k.shut()
+	}
 	err := s.streams.Shutdown(ctx)
 	for _, to := range s.callees.everywhere() {
 		s.callees.leave(to)

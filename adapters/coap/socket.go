@@ -16,26 +16,20 @@ import (
 // as malformed or too large.
 const maxDatagram = 64 << 10
 
-// readBuffer is how many bytes may wait in the kernel, as far as the system lets
-// it (on Linux net.core.rmem_max): a few thousand small datagrams, which come
-// while the reader is held up. The system's default is a few hundred.
-const readBuffer = 4 << 20
-
 // socket is a link to all clients of a UDP socket.
 type socket struct {
 	server *Server
 	conn   net.PacketConn
 	udp    *net.UDPConn // conn, where it is one
 	in     receiver
+	take   func(b []byte, from netip.AddrPort)
 }
 
 func newSocket(s *Server, c net.PacketConn) *socket {
 	k := &socket{server: s, conn: c}
 	k.udp, _ = c.(*net.UDPConn)
-	if k.udp != nil {
-		_ = k.udp.SetReadBuffer(readBuffer) // with less it works, too
-	}
 	k.in.server = s
+	k.take = func(b []byte, from netip.AddrPort) { k.in.receive(b, route{k, from}) }
 	return k
 }
 
@@ -46,7 +40,7 @@ func (k *socket) read() {
 		n, from, err := k.readFrom(buf)
 		switch {
 		case err == nil:
-			k.in.receive(buf[:n], route{k, from})
+			k.take(buf[:n], from)
 		case k.server.stopping():
 			return
 		case errors.Is(err, net.ErrClosed):

@@ -13,7 +13,7 @@ import (
 // server is what a front-end gives to be run.
 type server interface {
 	Shutdown(context.Context) error
-	Refused() map[string]uint64
+	Refused() uint64
 }
 
 // front is one protocol: its server and where that listens.
@@ -23,7 +23,7 @@ type front struct {
 	bare     adapters.Transport
 	listen   []string
 	bind     func(adapters.Address) (socket, error)
-	bound    []socket // by open
+	bound    []string // addresses, by open
 }
 
 // socket is an address that was bound. It is served, or else closed.
@@ -32,23 +32,6 @@ type socket struct {
 	at    net.Addr
 	serve func() error
 	close func() error
-}
-
-// newDoor is where clients of all protocols come in.
-func newDoor(cfg adapters.DoorConfig) *adapters.Door {
-	if cfg.MaxConnections == 0 {
-		cfg.MaxConnections = mostConnections()
-	}
-	return adapters.NewDoor(cfg)
-}
-
-// behind puts all that have connections behind one door.
-func behind(d *adapters.Door, fronts []front) {
-	for _, f := range fronts {
-		if s, ok := f.server.(interface{ Behind(*adapters.Door) }); ok {
-			s.Behind(d)
-		}
-	}
 }
 
 // streams is a protocol on connections; alpn are its names in TLS.
@@ -61,24 +44,7 @@ func streams(protocol string, s interface {
 		if err != nil {
 			return socket{}, err
 		}
-		return socket{l.Address, l.Addr(), func() error { return s.Serve(l) }, l.Close}, nil
-	}}
-}
-
-// packets is a protocol on UDP.
-func packets(protocol string, s interface {
-	server
-	Serve(net.PacketConn) error
-}, listen []string) front {
-	return front{protocol: protocol, server: s, bare: adapters.OverUDP, listen: listen, bind: func(a adapters.Address) (socket, error) {
-		if a.Transport != adapters.OverUDP {
-			return socket{}, fmt.Errorf("listen on %s: only UDP is served", a.Name)
-		}
-		c, err := adapters.ListenPacket(a)
-		if err != nil {
-			return socket{}, err
-		}
-		return socket{a, c.LocalAddr(), func() error { return s.Serve(c) }, c.Close}, nil
+		return socket{a, l.Addr(), func() error { return s.Serve(l) }, l.Close}, nil
 	}}
 }
 
@@ -111,7 +77,7 @@ func open(fronts []front, log *slog.Logger) error {
 			if err := s.serve(); err != nil {
 				return err
 			}
-			fronts[i].bound = append(fronts[i].bound, s)
+			fronts[i].bound = append(fronts[i].bound, shown(s.at))
 			log.Info("listening", "protocol", f.protocol, "address", shown(s.at), "transport", s.Address.Transport)
 		}
 	}

@@ -102,9 +102,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	if err != nil {
 		return settings(err)
 	}
-	again := &reloads{log: log}
-	again.onSignal(ctx)
-	gate, err := newGate(cfg, again, log)
+	gate, err := newGate(cfg, log)
 	if err != nil {
 		return settings(err)
 	}
@@ -123,15 +121,18 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	var ready atomic.Bool
 
 	m, s := mqtt.New(cfg.MQTT, realms, log), stomp.New(cfg.STOMP, realms, log)
-	w, c := wamp.New(cfg.WAMP, cfg.WebSocket, realms, log), coap.New(cfg.CoAP, realms, log)
+	w := wamp.New(cfg.WAMP, cfg.WebSocket, realms, log)
+	c, err := newCoAP(cfg.CoAP, realms, log)
+	if err != nil {
+		return err
+	}
 	clients := []front{streams("mqtt", m, gate, cfg.MQTT.Listen, "mqtt"), streams("stomp", s, gate, cfg.STOMP.Listen, "stomp"),
 		streams("amqp", amqp.New(cfg.AMQP, realms, log), gate, cfg.AMQP.Listen, "amqp"), {protocol: "wamp", server: w},
-		packets("coap", c, cfg.CoAP.Listen)}
-	behind(newDoor(cfg.Limits), clients)
+		onAll(c, cfg.CoAP, gate)}
 	var all []front
-	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]map[string]uint64 { return refused(all) }, log, told(m, c)...)
+	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log, told(m, c)...)
 	carry(web, cfg, log, m, s, w)
-	asked := takeCommands(web, kept, broker, again, log)
+	asked := takeCommands(web, kept, broker, log)
 	all = append(clients, streams("http", web, gate, cfg.HTTP.Listen, "http/1.1"))
 
 	err = open(all, log)
@@ -178,13 +179,12 @@ func told(m *mqtt.Server, c *coap.Server) []admin.Counts {
 	return []admin.Counts{
 		{Name: "mqtt_told_total", Help: "Refusals and errors that MQTT clients were told of.", Label: "code", Read: m.Told},
 		{Name: "coap_told_total", Help: "What went wrong with CoAP clients, and requests that came again.", Label: "what", Read: c.Told},
-		{Name: "coap_kept", Help: "What is remembered of CoAP clients.", Label: "what", Gauge: true, Read: c.Kept},
 	}
 }
 
-// refused counts, by protocol and limit, the connections that were turned away.
-func refused(fronts []front) map[string]map[string]uint64 {
-	n := map[string]map[string]uint64{}
+// refused counts, by protocol, the connections that a limit turned away.
+func refused(fronts []front) map[string]uint64 {
+	n := map[string]uint64{}
 	for _, f := range fronts {
 		n[f.protocol] = f.server.Refused()
 	}

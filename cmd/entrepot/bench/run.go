@@ -18,9 +18,6 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	links := o.Publishers + o.Subscribers
-	if o.Kind == Observe {
-		links = o.Publishers * (o.Subscribers + 1)
-	}
 	if o.Kind == Idle {
 		links = o.Connections + 1
 	}
@@ -32,9 +29,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	run := rand.Uint32() & 0xFFFFFF
 	var r Result
-	if coapKinds[o.Kind] != nil {
-		r, err = runCoap(ctx, &o, publish)
-	} else if o.Kind == Idle {
+	if o.Kind == Idle {
 		r, err = idleRun(ctx, &o, subscribe, publish, run)
 	} else {
 		r, err = trafficRun(ctx, &o, publish, subscribe, run)

@@ -1,0 +1,324 @@
+package coap
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/pion/dtls/v3"
+
+	"entrepot/adapters"
+)
+
+// dtlsSocket is a UDP socket on which DTLS is spoken. It knows its clients by
+// address and by connection id; a stranger is known to nobody until its
+// ClientHello has a cookie.
+type dtlsSocket struct {
+	*socket
+	name    string
+	auth    adapters.ClientAuth
+	tls     *adapters.TLSMaterial // nil: no certificates
+	cookies *cookies
+
+	mu      sync.Mutex
+	opening map[netip.AddrPort]*association // those in their handshake
+	byAddr  map[netip.AddrPort]*association // open, by where their handshake was
+	byCID   map[string]*association
+	hosts   map[netip.Addr]hostCount
+	stopped bool
+}
+
+// hostCount is how many associations the clients at one address have.
+type hostCount struct{ open, pending int }
+
+// ServeDTLS answers DTLS clients on c until Shutdown, which closes it. a is its
+// address; m has the certificates and may be nil where keys are shared. It returns
+// at once, as Serve.
+func (s *Server) ServeDTLS(c net.PacketConn, a adapters.Address, m *adapters.TLSMaterial) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return fmt.Errorf("%s server: %w", protocol, net.ErrClosed)
+	}
+	k := &dtlsSocket{socket: newSocket(s, c), name: a.Name, auth: a.ClientAuth, tls: m, cookies: newCookies(),
+		opening: map[netip.AddrPort]*association{}, byAddr: map[netip.AddrPort]*association{},
+		byCID: map[string]*association{}, hosts: map[netip.Addr]hostCount{}}
+	if k.auth == "" && m != nil {
+		k.auth = m.Settings().ClientAuth
+	}
+	k.socket.take = k.receive
+	s.sockets[c] = struct{}{}
+	s.secure = append(s.secure, k)
+	s.wg.Go(k.read)
+	return nil
+}
+
+// receive takes a datagram to whom it belongs.
+func (k *dtlsSocket) receive(b []byte, from netip.AddrPort) {
+	switch {
+	case len(b) <= recordHeader:
+	case b[0] == recordCID:
+		if len(b) > recordHeader+cidSize {
+			k.pass(b, from, k.named(string(b[recordHeader-2:recordHeader-2+cidSize])))
+		}
+	case isHello(b):
+		k.hello(b, from)
+	default:
+		k.mu.Lock()
+		opening, open := k.opening[from], k.byAddr[from]
+		k.mu.Unlock()
+		// Either may have sent it; the other cannot read it.
+		k.pass(b, from, opening)
+		k.pass(b, from, open)
+	}
+}
+
+func (k *dtlsSocket) pass(b []byte, from netip.AddrPort, to *association) {
+	if to != nil {
+		to.carrier.push(b, from)
+	}
+}
+
+func (k *dtlsSocket) named(cid string) *association {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.byCID[cid]
+}
+
+// hello answers a stranger's ClientHello with a cookie, of which nothing is kept,
+// and begins a handshake when it comes back (RFC 6347, 4.2.1).
+func (k *dtlsSocket) hello(b []byte, from netip.AddrPort) {
+	h, err := readHello(b)
+	if err != nil {
+		k.server.count(countMalformed)
+		return
+	}
+	now := time.Now()
+	if !k.cookies.valid(h, from, now) {
+		var room [128]byte
+		k.write(appendHelloVerify(room[:0], h, k.cookies.make(h, from, now)), from)
+		return
+	}
+	if a, again := k.begun(h, from); again {
+		k.pass(b, from, a)
+		return
+	}
+	if !k.admit(from.Addr()) {
+		k.server.count(countTurnedAway)
+		return
+	}
+	a, err := newAssociation(k, h, b, from)
+	if err != nil {
+		k.server.log.Error("DTLS", "error", err)
+		k.leave(from.Addr(), false)
+		return
+	}
+	k.begin(a, from)
+}
+
+// begun tells whether the ClientHello is that of a handshake which is under way,
+// or was made.
+func (k *dtlsSocket) begun(h *hello, from netip.AddrPort) (*association, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, a := range [...]*association{k.opening[from], k.byAddr[from]} {
+		if a != nil && a.random == string(h.random) {
+			return a, true
+		}
+	}
+	return nil, false
+}
+
+// admit counts an association in, unless a limit is reached.
+func (k *dtlsSocket) admit(host netip.Addr) bool {
+	limits := &k.server.cfg.Limits
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := k.hosts[host]
+	if k.stopped || limits.MaxConnections > 0 && len(k.byCID) >= limits.MaxConnections ||
+		limits.MaxPerPeer > 0 && n.open >= limits.MaxPerPeer || n.pending >= limits.MaxPending {
+		return false
+	}
+	n.open++
+	n.pending++
+	k.hosts[host] = n
+	return true
+}
+
+// leave counts an association out. open tells whether its handshake was done.
+func (k *dtlsSocket) leave(host netip.Addr, open bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.leaveLocked(host, open)
+}
+
+func (k *dtlsSocket) leaveLocked(host netip.Addr, open bool) {
+	n := k.hosts[host]
+	n.open--
+	if !open {
+		n.pending--
+	}
+	if k.hosts[host] = n; n.open == 0 {
+		delete(k.hosts, host)
+	}
+}
+
+// begin lets an association's handshake go. One that is under way from the same
+// address is over.
+func (k *dtlsSocket) begin(a *association, from netip.AddrPort) {
+	k.mu.Lock()
+	old, stopped := k.opening[from], k.stopped
+	k.opening[from], k.byCID[a.cid] = a, a
+	k.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+	if stopped {
+		a.close()
+	}
+	k.server.aside(a.serve)
+}
+
+// opened notes that a handshake is done. An older association from the same
+// address is over (RFC 6347, 4.2.8), but not one with a connection id: its client
+// may be elsewhere by now, and another one have got the address. false: the server
+// stops.
+func (k *dtlsSocket) opened(a *association) bool {
+	k.mu.Lock()
+	a.open = true
+	n := k.hosts[a.began.Addr()]
+	n.pending--
+	k.hosts[a.began.Addr()] = n
+	if k.opening[a.began] == a {
+		delete(k.opening, a.began)
+	}
+	old := k.byAddr[a.began]
+	k.byAddr[a.began] = a
+	stopped := k.stopped
+	k.mu.Unlock()
+	if old != nil && !old.moves.Load() {
+		old.close()
+	}
+	return !stopped
+}
+
+// remove forgets an association.
+func (k *dtlsSocket) remove(a *association) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.opening[a.began] == a {
+		delete(k.opening, a.began)
+	}
+	if k.byAddr[a.began] == a {
+		delete(k.byAddr, a.began)
+	}
+	delete(k.byCID, a.cid)
+	k.leaveLocked(a.began.Addr(), a.open)
+}
+
+// sweep ends the associations whose clients were not heard for long.
+func (k *dtlsSocket) sweep(now time.Time) {
+	for _, a := range k.all() {
+		if now.Sub(time.Unix(a.heard.Load(), 0)) > k.server.cfg.DTLSIdle {
+			a.close()
+		}
+	}
+}
+
+func (k *dtlsSocket) all() []*association {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := make([]*association, 0, len(k.byCID))
+	for _, a := range k.byCID {
+		all = append(all, a)
+	}
+	return all
+}
+
+// shut tells all clients good-bye; nobody comes in any more.
+func (k *dtlsSocket) shut() {
+	k.mu.Lock()
+	k.stopped = true
+	k.mu.Unlock()
+	for _, a := range k.all() {
+		a.close()
+	}
+}
+
+// count is how many associations there are.
+func (k *dtlsSocket) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.byCID)
+}
+
+// suites are those that are spoken: what RFC 7252, 9.1.3 asks for, and what else
+// is good.
+func suites(psk, certificates bool) []dtls.CipherSuiteID {
+	var all []dtls.CipherSuiteID
+	if certificates {
+		all = append(all, dtls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, dtls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+			dtls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, dtls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+			dtls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, dtls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+			dtls.TLS_ECDHE_ECDSA_WITH_AES_128_CCM, dtls.TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8)
+	}
+	if psk {
+		all = append(all, dtls.TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256, dtls.TLS_ECDHE_PSK_WITH_AES_128_CBC_SHA256,
+			dtls.TLS_PSK_WITH_AES_128_GCM_SHA256, dtls.TLS_PSK_WITH_CHACHA20_POLY1305_SHA256,
+			dtls.TLS_PSK_WITH_AES_128_CCM, dtls.TLS_PSK_WITH_AES_128_CCM_8, dtls.TLS_PSK_WITH_AES_256_CCM_8)
+	}
+	return all
+}
+
+// options are those of one association's handshake.
+func (k *dtlsSocket) options(a *association) []dtls.ServerOption {
+	keys := k.server.psks.Load()
+	certificates := k.tls != nil && len(k.tls.Certificates()) > 0
+	all := []dtls.ServerOption{
+		dtls.WithCipherSuites(suites(keys != nil, certificates)...),
+		dtls.WithExtendedMasterSecret(dtls.RequestExtendedMasterSecret),
+		dtls.WithConnectionIDGenerator(func() []byte {
+			a.moves.Store(true)
+			return []byte(a.cid)
+		}),
+	}
+	if keys != nil {
+		all = append(all, dtls.WithPSK(func(identity []byte) ([]byte, error) { return keys.key(identity), nil }))
+	}
+	if !certificates {
+		return all
+	}
+	all = append(all, dtls.WithGetCertificate(func(h *dtls.ClientHelloInfo) (*tls.Certificate, error) {
+		return k.tls.Certificate(h.ServerName)
+	}))
+	if k.auth != "" && k.auth != adapters.AuthOff {
+		ask := dtls.RequestClientCert
+		if k.auth == adapters.AuthRequire {
+			ask = dtls.RequireAnyClientCert
+		}
+		all = append(all, dtls.WithClientAuth(ask), dtls.WithVerifyPeerCertificate(k.verify))
+	}
+	return all
+}
+
+var errNoCertificate = errors.New("no certificate")
+
+// verify holds a client's certificates to the settings of now.
+func (k *dtlsSocket) verify(raw [][]byte, _ [][]*x509.Certificate) error {
+	if len(raw) == 0 {
+		return errNoCertificate
+	}
+	sent := make([]*x509.Certificate, len(raw))
+	for i, der := range raw {
+		var err error
+		if sent[i], err = x509.ParseCertificate(der); err != nil {
+			return fmt.Errorf("certificate: %w", err)
+		}
+	}
+	return k.tls.VerifyClient(sent)
+}

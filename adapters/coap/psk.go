@@ -1,0 +1,100 @@
+package coap
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"entrepot/core/auth"
+)
+
+// Bounds on a file of keys, and on a key, in bytes.
+const (
+	maxPSKFile = 16 << 20
+	minPSK     = 8
+	maxPSK     = 64
+)
+
+// psks are the keys that DTLS clients share with the broker (RFC 4279), by their
+// identities. They do not change.
+type psks struct {
+	keys map[string][]byte
+	fake [32]byte // of identities that are not known
+}
+
+// readPSKs reads a file of keys, one IDENTITY:HEXKEY a line. An identity is a
+// user's name, a key 8 to 64 bytes. A line that is anything else, an empty one
+// too, and an identity that comes twice are errors, with the line's number; none
+// is passed over. The file must not be readable by everybody. No error and no log
+// ever holds a key.
+func readPSKs(path string) (*psks, error) {
+	text, err := readPSKFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("PSK file: %w", err)
+	}
+	p := &psks{keys: map[string][]byte{}}
+	_, _ = rand.Read(p.fake[:]) // never fails
+	line := 0
+	for raw := range bytes.Lines(text) {
+		line++
+		identity, key, err := parsePSK(strings.TrimSuffix(string(raw), "\n"))
+		if err == nil && p.keys[identity] != nil {
+			err = fmt.Errorf("identity %s comes twice", identity)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("PSK file %s:%d: %w", path, line, err)
+		}
+		p.keys[identity] = key
+	}
+	return p, nil
+}
+
+func readPSKFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	case info.Mode().Perm()&0o007 != 0:
+		return nil, fmt.Errorf("%s: mode %#o lets everybody use it; chmod 600", path, info.Mode().Perm())
+	case info.Size() > maxPSKFile:
+		return nil, fmt.Errorf("%s: %d bytes, at most %d", path, info.Size(), maxPSKFile)
+	}
+	return os.ReadFile(path)
+}
+
+func parsePSK(line string) (identity string, key []byte, err error) {
+	identity, digits, ok := strings.Cut(line, ":")
+	if !ok {
+		return "", nil, errors.New("not IDENTITY:HEXKEY")
+	}
+	if err := auth.CheckName(identity); err != nil {
+		return "", nil, err
+	}
+	key, err = hex.DecodeString(digits)
+	if err != nil { // which holds a part of the key
+		return "", nil, fmt.Errorf("identity %s: the key is not hexadecimal", identity)
+	}
+	if len(key) < minPSK || len(key) > maxPSK {
+		return "", nil, fmt.Errorf("identity %s: a key of %d bytes, not %d to %d", identity, len(key), minPSK, maxPSK)
+	}
+	return identity, key, nil
+}
+
+// key is that of an identity. One that is not known has a key that nobody knows,
+// so that clients cannot tell (RFC 4279, 2).
+func (p *psks) key(identity []byte) []byte {
+	if k := p.keys[string(identity)]; k != nil {
+		return k
+	}
+	m := hmac.New(sha256.New, p.fake[:])
+	_, _ = m.Write(identity) // never fails
+	return m.Sum(nil)
+}
