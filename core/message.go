@@ -126,6 +126,9 @@ type Address struct {
 // IsZero tells whether there is no address.
 func (a Address) IsZero() bool { return a.Topic.IsZero() }
 
+// brokersOwn tells whether nobody but the broker publishes there.
+func (a Address) brokersOwn() bool { return a.Exchange == TopicExchange && a.Topic.Dollar() }
+
 // QueueAddress is the address of the named queue. The error wraps ErrInvalid.
 func QueueAddress(name string) (Address, error) {
 	if err := checkName("queue", name); err != nil {

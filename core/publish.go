@@ -204,8 +204,8 @@ func (s *Session) admit(m *Message) error {
 	if len(m.Payload) > s.broker.cfg.MaxMessage {
 		return fmt.Errorf("message of %d bytes, limit %d: %w", len(m.Payload), s.broker.cfg.MaxMessage, ErrTooLarge)
 	}
-	if m.Exchange == TopicExchange && m.Topic.Dollar() {
-		return fmt.Errorf("topic %q: %w: topics that start with $ are the broker's own", m.Topic, ErrNotAllowed)
+	if a := m.address(); a.brokersOwn() {
+		return fmt.Errorf("topic %q: %w: topics that start with $ are the broker's own", a.Topic, ErrNotAllowed)
 	}
 	if m.Retain && m.Exchange != TopicExchange {
 		return fmt.Errorf("retain outside of topics: %w", ErrUnsupported)
@@ -213,6 +213,9 @@ func (s *Session) admit(m *Message) error {
 	m.Origin = s.origin
 	if m.Props == nil {
 		return nil
+	}
+	if a := m.Props.ReplyTo; a.brokersOwn() {
+		return fmt.Errorf("reply address %q: %w: topics that start with $ are the broker's own", a.Topic, ErrNotAllowed)
 	}
 	return m.Props.stamp(m.Retain)
 }

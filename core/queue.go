@@ -151,17 +151,22 @@ func invalid(format string, args ...any) error {
 }
 
 // checkName holds the rule for queue and exchange names: 1 to 255 bytes of
-// UTF-8 without NUL.
+// UTF-8 without NUL and U+FFFF.
 func checkName(noun, name string) error {
 	switch {
 	case name == "":
 		return invalid("%s name is empty", noun)
 	case len(name) > maxName:
 		return invalid("%s name is longer than %d bytes", noun, maxName)
-	case !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0:
-		return invalid("%s name is not UTF-8 without NUL", noun)
+	case !plainText(name):
+		return invalid("%s name is not UTF-8 without NUL and U+FFFF", noun)
 	}
 	return nil
+}
+
+// plainText tells whether every protocol can carry a text as a name.
+func plainText(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsAny(s, "\x00\uffff")
 }
 
 // generatedPrefix begins the names of queues that the broker named.

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"entrepot/routing"
 )
@@ -217,8 +216,8 @@ func text(h routing.Header, least int) (string, error) {
 		return "", invalid("argument %s: not a text", h.Name)
 	case len(s) < least || len(s) > maxName:
 		return "", invalid("argument %s: from %d to %d bytes", h.Name, least, maxName)
-	case !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0:
-		return "", invalid("argument %s: not UTF-8 without NUL", h.Name)
+	case !plainText(s):
+		return "", invalid("argument %s: not UTF-8 without NUL and U+FFFF", h.Name)
 	}
 	return s, nil
 }

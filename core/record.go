@@ -56,6 +56,9 @@ type pendingWill struct {
 // cancelled. Errors: ErrClosed when the broker stops; ErrFull for a new session
 // that would go to a disk which is full or failed.
 func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, err error) {
+	if err := checkHello(h); err != nil {
+		return nil, false, err
+	}
 	if !h.Resumable {
 		h.Expiry = 0
 	}
@@ -83,6 +86,18 @@ func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, 
 		}
 		return s, resumed, nil
 	}
+}
+
+// checkHello holds that every protocol can carry who a client is: others see
+// it as a message's origin.
+func checkHello(h Hello) error {
+	switch {
+	case !plainText(h.ClientID):
+		return invalid("client id is not UTF-8 without NUL and U+FFFF")
+	case !plainText(h.Principal.User):
+		return invalid("user name is not UTF-8 without NUL and U+FFFF")
+	}
+	return nil
 }
 
 // record finds or makes the record for a newcomer.

@@ -29,16 +29,17 @@ type Fault uint8
 
 // The reasons.
 const (
-	FaultEmpty       Fault = iota + 1 // no text, or no level
-	FaultLong                         // canonical text over MaxBytes
-	FaultLevels                       // over MaxLevels
-	FaultUTF8                         // not well-formed UTF-8
-	FaultNUL                          // U+0000
-	FaultWildcard                     // a wildcard character where none may stand
-	FaultAnyLevels                    // over MaxAnyLevels, or any-levels not last where it must be
-	FaultCharacter                    // a character or level that this spelling must escape
-	FaultSegment                      // a path segment over MaxSegment bytes
-	FaultUnspellable                  // the spelling has no way to write this wildcard
+	FaultEmpty        Fault = iota + 1 // no text, or no level
+	FaultLong                          // canonical text over MaxBytes
+	FaultLevels                        // over MaxLevels
+	FaultUTF8                          // not well-formed UTF-8
+	FaultNUL                           // U+0000
+	FaultWildcard                      // a wildcard character where none may stand
+	FaultAnyLevels                     // over MaxAnyLevels, or any-levels not last where it must be
+	FaultCharacter                     // a character or level that this spelling must escape
+	FaultSegment                       // a path segment over MaxSegment bytes
+	FaultUnspellable                   // the spelling has no way to write this wildcard
+	FaultNonCharacter                  // U+FFFF, for which an MQTT client may close
 )
 
 // String is a sentence part, fit for a client to read.
@@ -64,6 +65,8 @@ func (f Fault) String() string {
 		return "a path segment longer than " + strconv.Itoa(MaxSegment) + " bytes"
 	case FaultUnspellable:
 		return "a wildcard that this protocol cannot write"
+	case FaultNonCharacter:
+		return "the non-character U+FFFF"
 	}
 	return "fault " + strconv.Itoa(int(f))
 }

@@ -11,7 +11,7 @@ var MQTT MQTTSpelling
 
 var _ Spelling = MQTT
 
-// ParseTopic reads a topic name: 1 to 65,535 bytes of well-formed UTF-8 without NUL, '+' and '#' ([MQTT-3.3.2-2],
+// ParseTopic reads a topic name: 1 to 65,535 bytes of well-formed UTF-8 without NUL, U+FFFF, '+' and '#' ([MQTT-3.3.2-2],
 // [MQTT-4.7.3-1] to [MQTT-4.7.3-3]), 1 to 128 levels. It does not allocate.
 func (MQTTSpelling) ParseTopic(text string) (Topic, error) {
 	if fault, at := scanTopic(text); fault != 0 {
@@ -78,7 +78,7 @@ func scanTopic(text string) (Fault, int) {
 			return FaultNUL, i
 		}
 	}
-	if high >= utf8.RuneSelf && !utf8.ValidString(text) {
+	if high >= utf8.RuneSelf {
 		return checkText(text)
 	}
 	return 0, 0
@@ -115,7 +115,7 @@ func scanFilter(text string, anywhere bool) (Fault, int) {
 			return FaultNUL, i
 		}
 	}
-	if high >= utf8.RuneSelf && !utf8.ValidString(text) {
+	if high >= utf8.RuneSelf {
 		return checkText(text)
 	}
 	return 0, 0

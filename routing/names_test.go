@@ -232,7 +232,9 @@ var refusals = []refusal{
 	{"MQTT topic", topic(MQTT), ErrTopic, strings.Repeat("a/", MaxLevels) + "a", FaultLevels, 127, 255},
 	{"MQTT topic", topic(MQTT), ErrTopic, strings.Repeat("/", 65535), FaultLevels, 127, 127},
 	{"MQTT topic", topic(MQTT), ErrTopic, strings.Repeat("a", 65536), FaultLong, 0, 65535},
+	{"MQTT topic", topic(MQTT), ErrTopic, "a/b\uffff", FaultNonCharacter, 1, 3},
 	{"MQTT filter", filter(MQTT), ErrFilter, "", FaultEmpty, 0, 0},
+	{"MQTT filter", filter(MQTT), ErrFilter, "+/\uffff", FaultNonCharacter, 1, 2},
 	{"MQTT filter", filter(MQTT), ErrFilter, "a/#/b", FaultAnyLevels, 1, 2},
 	{"MQTT filter", filter(MQTT), ErrFilter, "a#", FaultWildcard, 0, 1},
 	{"MQTT filter", filter(MQTT), ErrFilter, "a/+b", FaultWildcard, 1, 2},
@@ -252,6 +254,11 @@ var refusals = []refusal{
 	{"AMQP key", topic(Dotted), ErrTopic, strings.Repeat("x", 300000), FaultLong, 0, maxSpelled},
 	{"AMQP key", topic(Dotted), ErrTopic, "a.\x00", FaultNUL, 1, 2},
 	{"AMQP key", topic(Dotted), ErrTopic, "a.b.\xff", FaultUTF8, 2, 4},
+	{"AMQP key", topic(Dotted), ErrTopic, "a.\uffff", FaultNonCharacter, 1, 2},
+	{"AMQP filter", filter(Dotted), ErrFilter, "*.\uffff", FaultNonCharacter, 1, 2},
+	{"WAMP topic", topic(URI), ErrTopic, strings.Repeat("a.", 65535) + "a", FaultLevels, 128, 255},
+	{"WAMP topic", topic(URI), ErrTopic, "a.\uffff", FaultNonCharacter, 1, 2},
+	{"WAMP wildcard", filter(URI), ErrFilter, ".\uffff", FaultNonCharacter, 1, 1},
 	{"WAMP topic", topic(URI), ErrTopic, "", FaultCharacter, 0, 0},
 	{"WAMP topic", topic(URI), ErrTopic, "a..b", FaultCharacter, 1, 2},
 	{"WAMP topic", topic(URI), ErrTopic, "a.b.", FaultCharacter, 2, 4},
@@ -264,6 +271,7 @@ var refusals = []refusal{
 }
 
 // [MQTT-3.3.2-2] [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.7.3-2] [MQTT-4.7.3-3] [MQTT-1.5.4-1] and the limits.
+// It shows faults 9, 10 and 24.
 func TestRefused(t *testing.T) {
 	for _, c := range refusals {
 		err := c.parse(c.text)
@@ -275,6 +283,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestPathRefused shows faults 9 and 24.
 func TestPathRefused(t *testing.T) {
 	long := strings.Repeat("x", MaxSegment+1)
 	for _, c := range []struct {
@@ -288,6 +297,8 @@ func TestPathRefused(t *testing.T) {
 		{[]string{"a", "b", long}, FaultSegment, 2},
 		{[]string{"a\x00"}, FaultNUL, 0},
 		{[]string{"\xff"}, FaultUTF8, 0},
+		{[]string{"\xed\xa0\x80"}, FaultUTF8, 0},
+		{[]string{"a", "\uffff"}, FaultNonCharacter, 1},
 		{make([]string, 40000), FaultLevels, MaxLevels},
 	} {
 		_, err := Path.ParseTopic(c.segments)

@@ -22,12 +22,18 @@ type Spelling interface {
 // nine, an empty level three.
 const maxSpelled = 3*MaxBytes + 3*MaxLevels
 
-// checkText finds the first NUL or ill-formed byte of a text.
+// nonCharacter is no character: MQTT clients may close when they see it (1.5.4), so no topic has it.
+const nonCharacter = "\uffff"
+
+// checkText finds the first NUL, ill-formed byte or U+FFFF of a text.
 func checkText(text string) (Fault, int) {
 	if i := strings.IndexByte(text, 0); i >= 0 {
 		return FaultNUL, i
 	}
 	if utf8.ValidString(text) {
+		if i := strings.Index(text, nonCharacter); i >= 0 {
+			return FaultNonCharacter, i
+		}
 		return 0, 0
 	}
 	for i, r := range text {

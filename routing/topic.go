@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Topic is an immutable list of 1 to 128 levels; a level is a UTF-8 string without NUL, possibly empty. It is held as
+// Topic is an immutable list of 1 to 128 levels; a level is a UTF-8 string without NUL and U+FFFF, possibly empty. It is held as
 // its canonical text, so == compares topics and a Topic may be a map key. The zero value is no topic.
 type Topic struct{ text string }
 
@@ -148,6 +148,8 @@ func (w *writer) level(level string) {
 		w.fail(FaultNUL)
 	case !utf8.ValidString(level):
 		w.fail(FaultUTF8)
+	case strings.Contains(level, nonCharacter):
+		w.fail(FaultNonCharacter)
 	default:
 		w.buf = canonical.encode(w.buf, level)
 		w.done()

@@ -99,7 +99,7 @@ func topicError(err error) error {
 	switch e.Fault {
 	case routing.FaultLevels, routing.FaultLong:
 		return refuse(badTopic, "%v", err)
-	case routing.FaultUTF8, routing.FaultNUL:
+	case routing.FaultUTF8, routing.FaultNUL, routing.FaultNonCharacter:
 		return faultf(malformed, "%v", err)
 	}
 	return faultf(badTopic, "%v", err)
@@ -227,7 +227,7 @@ func parseQueue(text string) (subscription, error) {
 // filterError: a filter that is no UTF-8 ends the connection, any other is
 // refused alone.
 func filterError(err error) error {
-	if e, ok := errors.AsType[*routing.TextError](err); ok && (e.Fault == routing.FaultUTF8 || e.Fault == routing.FaultNUL) {
+	if e, ok := errors.AsType[*routing.TextError](err); ok && (e.Fault == routing.FaultUTF8 || e.Fault == routing.FaultNUL || e.Fault == routing.FaultNonCharacter) {
 		return faultf(malformed, "%v", err)
 	}
 	return refuse(badFilter, "%v", err)

@@ -164,8 +164,11 @@ func (c *conn) logIn(h *hello, ticket string) error {
 func (c *conn) join(h *hello, who auth.Principal) error {
 	session, _, err := h.realm.broker.Connect(background(), core.Hello{
 		Protocol: protocol, Principal: who, ClientID: who.ClientID, Remote: c.conn.RemoteAddr(), Kick: c.kicked})
-	if err != nil {
+	switch {
+	case errors.Is(err, core.ErrClosed):
 		return c.turnAway(wamp.CloseSystemShutdown, "the broker stops")
+	case err != nil:
+		return c.turnAway(errorURI(err), err.Error())
 	}
 	c.session, c.realm, c.pending = session, h.realm, nil
 	c.lane = core.NewLane(&c.batch)

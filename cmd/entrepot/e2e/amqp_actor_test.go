@@ -259,7 +259,7 @@ func shownDelivery(d *amqp.Delivery) string {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		add("header:"+name, fmt.Sprint(d.Headers[name]))
+		add("header:"+shown(name), fmt.Sprint(d.Headers[name]))
 	}
 	return "DELIVER " + strings.Join(append(w, "payload="+strconv.Quote(string(d.Body))), " ")
 }
