@@ -13,8 +13,8 @@ func TestHelloIsPlainText(t *testing.T) {
 	bubble(t, func(h *house) {
 		for _, bad := range []string{"a\x00", "\xff", "\xed\xa0\x80", "a\uffff"} {
 			for _, hello := range []core.Hello{
-				{Protocol: "test", ClientID: bad},
-				{Protocol: "test", ClientID: bad, Resumable: true, Expiry: core.Forever},
+				{Protocol: "test", Principal: auth.Principal{ClientID: bad}},
+				{Protocol: "test", ClientID: "a", Principal: auth.Principal{ClientID: bad}, Resumable: true, Expiry: core.Forever},
 				{Protocol: "test", Principal: auth.Principal{User: bad}},
 			} {
 				_, _, err := h.broker.Connect(h.ctx, hello)

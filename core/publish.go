@@ -214,9 +214,6 @@ func (s *Session) admit(m *Message) error {
 	if m.Props == nil {
 		return nil
 	}
-	if a := m.Props.ReplyTo; a.brokersOwn() {
-		return fmt.Errorf("reply address %q: %w: topics that start with $ are the broker's own", a.Topic, ErrNotAllowed)
-	}
 	return m.Props.stamp(m.Retain)
 }
 

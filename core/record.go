@@ -92,7 +92,7 @@ func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, 
 // it as a message's origin.
 func checkHello(h Hello) error {
 	switch {
-	case !plainText(h.ClientID):
+	case !plainText(h.Principal.ClientID):
 		return invalid("client id is not UTF-8 without NUL and U+FFFF")
 	case !plainText(h.Principal.User):
 		return invalid("user name is not UTF-8 without NUL and U+FFFF")

@@ -90,6 +90,9 @@ func (s *Session) allowAnswer(m *Message) error {
 		return nil
 	}
 	to := m.Props.ReplyTo
+	if to.brokersOwn() { // the answer is the broker's publish
+		return fmt.Errorf("reply address %q: %w: topics that start with $ are the broker's own", to.Topic, ErrNotAllowed)
+	}
 	if name, ok := to.QueueName(); ok {
 		return s.allow(auth.Consume, auth.Object{Kind: auth.Queue, Name: name})
 	}
