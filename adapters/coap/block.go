@@ -108,6 +108,10 @@ func (r *request) cut(res *response) bool {
 // respond answers with a body of any size, in blocks; false when the client got
 // something else.
 func (r *request) respond(res *response) bool {
+	if err := r.takes(res); err != nil {
+		r.fail(err)
+		return false
+	}
 	if !r.cut(res) {
 		r.fail(refuse(codes.BadOption, "no such block"))
 		return false

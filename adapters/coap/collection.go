@@ -85,6 +85,9 @@ func wantsData(q linkQuery) bool {
 
 // create makes a topic.
 func (s *Server) create(r *request, session *core.Session) error {
+	if err := r.wants(formatTopic); err != nil {
+		return err // before anything is made
+	}
 	given, err := r.properties(formatTopic)
 	if err != nil {
 		return err
@@ -145,6 +148,9 @@ func (s *Server) topicResource(r *request, session *core.Session, name []byte) e
 	case codes.FETCH:
 		return s.tellSome(r, e)
 	case codes.POST, codes.IPATCH:
+		if err := r.wants(formatTopic); err != nil {
+			return err
+		}
 		return s.change(r, session, e)
 	case codes.DELETE:
 		if err := session.Allowed(auth.Declare, auth.Object{Kind: auth.Topic, Name: t.String()}); err != nil {

@@ -235,14 +235,19 @@ func (l *leases) take(r *request, session *core.Session, queue string) error {
 		l.let(w)
 		return refuse(codes.NotFound, "nothing waits")
 	}
+	res := &response{code: codes.Created}
+	describe(res, d.Message, time.Now())
+	if err := r.takes(res); err != nil {
+		_ = w.consumer.Settle(nil, core.Return, d.Seq) // another client may
+		l.let(w)
+		return err
+	}
 	ls := &lease{id: rand.Text(), worker: w, seq: d.Seq}
 	l.mu.Lock()
 	l.open[ls.id] = ls
 	ls.timer = time.AfterFunc(span, func() { l.expire(ls) })
 	l.mu.Unlock()
 	session.Traffic.CountOut(len(d.Payload))
-	res := &response{code: codes.Created}
-	describe(res, d.Message, time.Now())
 	for _, s := range []string{queueRoot, queue, leaseSegment, ls.id} {
 		res.add(message.LocationPath, []byte(s))
 	}

@@ -138,6 +138,32 @@ func uintInto(to *int, v []byte, most int) bool {
 	return true
 }
 
+// takes tells whether the client takes an answer's format (RFC 7252, 5.10.4).
+func (r *request) takes(res *response) error {
+	if r.accept == noFormat || res.code>>5 != codes.Content>>5 {
+		return nil
+	}
+	format, err := res.options.ContentFormat()
+	switch {
+	case err == nil:
+		return r.wants(int(format))
+	case len(res.payload) > 0:
+		return r.wants(noFormat)
+	}
+	return nil
+}
+
+// wants is takes for an answer of a format that is known before.
+func (r *request) wants(format int) error {
+	if r.accept == noFormat || r.accept == format {
+		return nil
+	}
+	return refuse(codes.NotAcceptable, "the answer has another format")
+}
+
+// conditional tells that the request has If-Match or If-None-Match.
+func (r *request) conditional() bool { return r.absent || len(r.match) > 0 }
+
 // detach is a copy that outlives the bytes that r came in.
 func (r *request) detach() *request {
 	c := &request{}

@@ -55,6 +55,8 @@ func (s *Server) route(r *request, topics *topicCache) {
 		r.fail(refuse(codes.ProxyingNotSupported, "no proxy"))
 	case resource == nil:
 		r.fail(refuse(codes.NotFound, "no such resource"))
+	case root != topicRoot && r.conditional(): // critical, and there is nothing to compare with
+		r.fail(refuse(codes.BadOption, "If-Match and If-None-Match are for the values of topics"))
 	case s.slowed(r), r.nextPage(), r.block1.there && !r.assemble():
 		// Answered.
 	default:
@@ -124,19 +126,29 @@ func (s *Server) topic(r *request, rest [][]byte, topics *topicCache) {
 		r.fail(err)
 		return
 	}
-	switch r.code {
-	case codes.PUT, codes.POST:
-		err = s.publish(r, session, t)
-	case codes.GET:
-		err = s.get(r, session, t)
-	case codes.DELETE:
-		err = s.clear(r, session, t)
-	default:
-		err = refuse(codes.MethodNotAllowed, "GET, PUT, POST or DELETE")
-	}
-	if err != nil {
+	if err := s.topicMethod(r, session, t); err != nil {
 		r.fail(err)
 	}
+}
+
+// topicMethod carries a request on a topic out, if its condition holds.
+func (s *Server) topicMethod(r *request, session *core.Session, t routing.Topic) error {
+	if r.conditional() {
+		s.conditional.Lock()
+		defer s.conditional.Unlock()
+		if err := s.checkCondition(r, session, t); err != nil {
+			return err
+		}
+	}
+	switch r.code {
+	case codes.PUT, codes.POST:
+		return s.publish(r, session, t)
+	case codes.GET:
+		return s.get(r, session, t)
+	case codes.DELETE:
+		return s.clear(r, session, t)
+	}
+	return refuse(codes.MethodNotAllowed, "GET, PUT, POST or DELETE")
 }
 
 // publish is PUT and POST on a topic. What it returns is answered by the caller.
@@ -147,13 +159,6 @@ func (s *Server) publish(r *request, session *core.Session, t routing.Topic) err
 	}
 	if err := s.shelf.admits(t, r); err != nil {
 		return err
-	}
-	if r.absent || len(r.match) > 0 {
-		s.conditional.Lock()
-		defer s.conditional.Unlock()
-		if err := s.checkCondition(r, session, t); err != nil {
-			return err
-		}
 	}
 	code := codes.Changed
 	if m.Retain && len(m.Payload) > 0 {
