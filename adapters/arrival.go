@@ -13,7 +13,8 @@ func (l *Listener) opens() bool { return l != nil && l.tls != nil }
 
 // open makes of a bare connection what its protocol is spoken on. It waits for
 // the client; the connection's deadline bounds that.
-func (l *Listener) open(c net.Conn) (net.Conn, error) {
+func (l *Listener) open(c *shaking) (net.Conn, error) {
+	defer c.end()
 	t := tls.Server(c, l.tls)
 	if err := t.HandshakeContext(context.Background()); err != nil {
 		return nil, err
@@ -39,8 +40,8 @@ func (s *Server) arrive(from *Listener, nc net.Conn) {
 // that a handshake needs is of no use later.
 func (s *Server) openThenStart(c *Conn, deadline time.Time) {
 	bare := c.conn
-	ready, err := s.opened(c, deadline)
-	if err != nil {
+	ready, deadline, err := s.opened(c, deadline)
+	if s.notTaken(err) != nil {
 		s.log.Info("not opened", "listener", c.from.Address.Name, "remote", bare.RemoteAddr().String(), "error", err)
 		_ = bare.Close()
 		s.leave(c)
@@ -50,21 +51,26 @@ func (s *Server) openThenStart(c *Conn, deadline time.Time) {
 	s.start(c, s.open, time.Until(deadline))
 }
 
-// opened lets Shutdown end the opening.
-func (s *Server) opened(c *Conn, deadline time.Time) (net.Conn, error) {
+// opened lets Shutdown end the opening. The deadline that it returns is later when
+// the connection had to wait for a place.
+func (s *Server) opened(c *Conn, deadline time.Time) (net.Conn, time.Time, error) {
 	bare := c.conn
 	if !s.beginOpening(bare) {
-		return nil, net.ErrClosed
+		return nil, deadline, net.ErrClosed
 	}
 	defer s.endOpening(bare)
 	if err := bare.SetDeadline(deadline); err != nil {
-		return nil, err
+		return nil, deadline, err
 	}
-	ready, err := c.from.open(bare)
+	shaking, err := s.door.shake(bare, deadline, s.cfg.LoginTimeout, s.stopping)
 	if err != nil {
-		return nil, err
+		return nil, deadline, err
 	}
-	return ready, bare.SetDeadline(time.Time{})
+	ready, err := c.from.open(shaking)
+	if err != nil {
+		return nil, deadline, err
+	}
+	return ready, shaking.deadline, bare.SetDeadline(time.Time{})
 }
 
 func (s *Server) beginOpening(bare net.Conn) bool {

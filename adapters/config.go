@@ -9,12 +9,14 @@ import (
 type Config struct {
 	// MaxConnections counts open connections of this protocol; 0 is no limit.
 	MaxConnections int `toml:"max_connections"`
-	// MaxPerPeer counts open connections from one network address; 0 is no limit.
+	// MaxPerPeer counts open connections from one network address, of IPv6 from
+	// one /64; 0 is no limit.
 	MaxPerPeer int `toml:"max_per_peer"`
 	// MaxPending counts connections from one network address that have not
 	// logged in yet.
 	MaxPending int `toml:"max_pending"`
-	// LoginTimeout is how long a connection may take to log in.
+	// LoginTimeout is how long a connection may take to log in, not counting what
+	// it waits for a place at the Door.
 	LoginTimeout time.Duration `toml:"login_timeout"`
 	// LoginBytes is how much a connection may send as one frame before it
 	// logged in.
@@ -30,7 +32,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		MaxConnections: 100_000,
-		MaxPending:     1_000,
+		MaxPending:     50_000,
 		LoginTimeout:   10 * time.Second,
 		LoginBytes:     64 << 10,
 		OutboxBytes:    256 << 10,

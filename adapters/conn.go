@@ -53,6 +53,7 @@ type Conn struct {
 	from   *Listener // nil: from elsewhere
 	proto  Protocol
 	peer   netip.Addr
+	place  place // for the work before log-in
 
 	reader
 	alarm  Alarm

@@ -29,7 +29,7 @@ type Gate struct {
 // own. Others call Ready.
 type Listener struct {
 	net.Listener
-	Address Address
+	Address Address     // with ClientAuth, where it has TLS
 	tls     *tls.Config // nil: none
 }
 
@@ -47,6 +47,9 @@ func (g Gate) Listen(a Address, alpn ...string) (*Listener, error) {
 	if a.Transport == OverTLS {
 		if g.TLS == nil || len(g.TLS.Certificates()) == 0 {
 			return nil, fmt.Errorf("listen on %s: %w", a.Name, errNoCertificate)
+		}
+		if a.ClientAuth == "" {
+			l.Address.ClientAuth = g.TLS.cfg.ClientAuth
 		}
 		l.tls = g.TLS.Config(a.ClientAuth, alpn...)
 	}

@@ -47,7 +47,14 @@ func (c *Conn) readAll() error {
 // holds no buffer: the runtime waits inside Read, between two calls of ready.
 func (c *Conn) readRaw() error {
 	for c.err == nil {
-		if err := c.await(); err != nil {
+		if !c.loggedIn {
+			if err := c.attend(); err != nil {
+				return err
+			}
+		}
+		err := c.await()
+		c.place.give(c.err != nil)
+		if err != nil {
 			return err
 		}
 		if c.waitForRoom(); c.kicked.Load() != nil {
@@ -147,7 +154,7 @@ func (c *Conn) readReady(fd uintptr) (stop bool) {
 	}
 	c.pack(buf, have, lent.b)
 	c.server.bufs.putRead(lent)
-	return stop
+	return stop || c.place.held // which is not kept while the client is silent
 }
 
 // readEnded notes why there is nothing more to read.
@@ -171,11 +178,17 @@ func (c *Conn) readPlain() error {
 		}
 		n, err := c.conn.Read(in)
 		if n > 0 {
+			if !c.loggedIn {
+				if err := c.takePlace(); err != nil {
+					return err
+				}
+			}
 			c.plainReady(in[:n])
 		}
 		if c.err == nil {
 			c.err = err
 		}
+		c.place.give(c.err != nil)
 		if c.waitForRoom(); c.kicked.Load() != nil {
 			return ErrKicked
 		}
@@ -255,6 +268,9 @@ func (c *Conn) feed(buf []byte, have int, lent []byte) ([]byte, int) {
 	}
 	used, err := c.proto.Feed(buf[:have])
 	c.proto.Idle()
+	if c.place.held && c.loggedIn {
+		c.place.give(true)
+	}
 	if c.askPace != nil {
 		c.wait, c.slow = c.askPace()
 	}

@@ -23,7 +23,9 @@ type Server struct {
 	stacks stacks
 	wheel  *Wheel
 
-	refused atomic.Uint64
+	door *Door
+
+	refused [refusals]atomic.Uint64
 
 	mu        sync.Mutex
 	listeners []net.Listener
@@ -37,16 +39,42 @@ type Server struct {
 
 type peerCount struct{ open, pending int }
 
+// refusal is the limit that turns a connection away.
+type refusal uint8
+
+const (
+	notRefused       refusal = iota
+	tooMany                  // Config.MaxConnections
+	tooManyInAll             // DoorConfig.MaxConnections
+	tooManyOfPeer            // Config.MaxPerPeer
+	tooManyOfAddress         // DoorConfig.MaxPerAddress
+	tooManyPending           // Config.MaxPending
+	lineTooLong              // DoorConfig.MaxWaiting, MaxWait
+	stopping                 // the server's, no limit
+	refusals
+)
+
+// String is a metric's label.
+func (r refusal) String() string {
+	return [...]string{"", "max_connections", "limits.max_connections", "max_per_peer", "limits.max_per_address",
+		"max_pending", "limits.max_wait", "stopping"}[r]
+}
+
 // NewServer returns a server that makes a Protocol for each connection with
 // open, which must not block. name is the protocol's, for the log.
 func NewServer(cfg Config, name string, log *slog.Logger, open func(*Conn) Protocol) *Server {
 	return &Server{
 		cfg: cfg, name: name, log: log.With("protocol", name), open: open,
+		door: NewDoor(DefaultDoorConfig()),
 		bufs: newBuffers(), wheel: NewWheel(),
 		conns: map[*Conn]struct{}{}, opening: map[net.Conn]struct{}{}, peers: map[netip.Addr]peerCount{},
 		stopping: make(chan struct{}),
 	}
 }
+
+// Behind makes clients come in by a door that other servers have, too. Called
+// before the first Serve; without it the server has a door of its own.
+func (s *Server) Behind(d *Door) { s.door = d }
 
 // Serve accepts from l until Shutdown, which closes l. It returns at once; the
 // error says that the server is shut down already, and l is the caller's then.
@@ -62,8 +90,14 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Refused counts connections that a limit turned away.
-func (s *Server) Refused() uint64 { return s.refused.Load() }
+// Refused counts the connections that a limit turned away, by the limit's name.
+func (s *Server) Refused() map[string]uint64 {
+	counts := map[string]uint64{}
+	for r := tooMany; r < stopping; r++ {
+		counts[r.String()] = s.refused[r].Load()
+	}
+	return counts
+}
 
 // Open is the number of open connections.
 func (s *Server) Open() int {
@@ -124,10 +158,11 @@ func (s *Server) ServeConnAs(nc net.Conn, open func(*Conn) Protocol) {
 
 // admitOrClose closes a connection that is over a limit.
 func (s *Server) admitOrClose(nc net.Conn, peer netip.Addr) bool {
-	if s.admit(peer) {
+	why := s.admit(peer)
+	if why == notRefused {
 		return true
 	}
-	s.refused.Add(1)
+	s.refused[why].Add(1)
 	// Nobody is told: the peer is over its limit.
 	_ = nc.Close()
 	return false
@@ -136,6 +171,7 @@ func (s *Server) admitOrClose(nc net.Conn, peer netip.Addr) bool {
 // start serves a connection that was admitted and is ready for its protocol.
 func (s *Server) start(c *Conn, open func(*Conn) Protocol, login time.Duration) {
 	c.raw, c.maxFrame = rawOf(c.conn), s.cfg.LoginBytes
+	c.place = place{of: s.door.logIns, peer: c.peer}
 	c.Outbox = newOutbox(c.conn, c.raw, s.bufs, s.cfg.OutboxBytes)
 	c.Outbox.broken = c.writeFailed
 	s.wheel.Set(&c.alarm, login, c.timeout)
@@ -151,33 +187,50 @@ func (s *Server) serve(c *Conn) {
 	s.leave(c)
 }
 
-// peerOf is the network address without the port; unix sockets have none.
+// peerOf is whom the limits of one network address count: the address, of IPv6
+// the /64, as a client has all of that. Unix sockets have none.
 func peerOf(c net.Conn) netip.Addr {
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		return a.AddrPort().Addr().Unmap()
+		return Peer(a.AddrPort().Addr())
 	}
 	return netip.Addr{}
 }
 
+// Peer is whom limits of one network address count: an address of IPv4, or the
+// first of an IPv6 /64.
+func Peer(a netip.Addr) netip.Addr {
+	if a = a.Unmap(); a.Is6() {
+		p, _ := a.WithZone("").Prefix(64) // never fails
+		return p.Addr()
+	}
+	return a
+}
+
 // admit counts a connection in, unless a limit is reached.
-func (s *Server) admit(peer netip.Addr) bool {
+func (s *Server) admit(peer netip.Addr) refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.peers[peer]
 	known := peer.IsValid()
 	switch {
-	case s.closing(),
-		s.cfg.MaxConnections > 0 && s.admitted >= s.cfg.MaxConnections,
-		known && s.cfg.MaxPerPeer > 0 && p.open >= s.cfg.MaxPerPeer,
-		known && p.pending >= s.cfg.MaxPending:
-		return false
+	case s.closing():
+		return stopping
+	case s.cfg.MaxConnections > 0 && s.admitted >= s.cfg.MaxConnections:
+		return tooMany
+	case known && s.cfg.MaxPerPeer > 0 && p.open >= s.cfg.MaxPerPeer:
+		return tooManyOfPeer
+	case known && p.pending >= s.cfg.MaxPending:
+		return tooManyPending
+	}
+	if why := s.door.enter(peer); why != notRefused {
+		return why
 	}
 	p.open++
 	p.pending++
 	s.peers[peer] = p
 	s.admitted++
 	s.wg.Add(1)
-	return true
+	return notRefused
 }
 
 // enter makes c known to Shutdown; false when that came first.
@@ -197,6 +250,7 @@ func (s *Server) loggedIn(c *Conn) {
 }
 
 func (s *Server) leave(c *Conn) {
+	s.door.leave(c.peer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.peers[c.peer]

@@ -26,6 +26,13 @@ type from struct {
 
 func (f from) RemoteAddr() net.Addr { return f.addr }
 
+func turnedAway(s *Server) (n int) {
+	for _, of := range s.Refused() {
+		n += int(of)
+	}
+	return n
+}
+
 func peer(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 7} }
 
 // TestServerLimits shows fault 1.
@@ -43,6 +50,7 @@ func TestServerLimits(t *testing.T) {
 		{"a peer", func(c *Config) { c.MaxPerPeer = 2 }, true, []net.Addr{peer("10.0.0.1"), peer("10.0.0.1"), peer("10.0.0.1"), peer("10.0.0.2"), peer("::ffff:10.0.0.1")}, "yynyn"},
 		{"a peer's without log-in", func(c *Config) { c.MaxPending = 2 }, false, []net.Addr{peer("10.0.0.1"), peer("10.0.0.1"), peer("10.0.0.1"), peer("10.0.0.2")}, "yyny"},
 		{"a peer's with log-in", func(c *Config) { c.MaxPending = 1 }, true, []net.Addr{peer("10.0.0.1"), peer("10.0.0.1"), peer("10.0.0.1")}, "yyy"},
+		{"a /64 of IPv6 is one peer", func(c *Config) { c.MaxPerPeer = 2 }, true, []net.Addr{peer("2001:db8::1"), peer("2001:db8::ff:2"), peer("2001:db8:0:0:9::"), peer("2001:db8:0:1::1")}, "yyny"},
 		{"unix sockets have no peer", func(c *Config) { c.MaxPerPeer, c.MaxPending = 1, 1 }, false, []net.Addr{unix, unix, unix}, "yyy"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -67,8 +75,8 @@ func TestServerLimits(t *testing.T) {
 					receive(t, client, "in")
 				}
 			}
-			if got != c.want || int(s.Refused()) != strings.Count(c.want, "n") {
-				t.Errorf("let in %s, want %s; refused %d", got, c.want, s.Refused())
+			if got != c.want || turnedAway(s.Server) != strings.Count(c.want, "n") {
+				t.Errorf("let in %s, want %s; refused %d", got, c.want, turnedAway(s.Server))
 			}
 			for _, c := range clients {
 				_ = c.Close()

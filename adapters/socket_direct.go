@@ -38,6 +38,14 @@ func peekNow(fd uintptr) error {
 	return nil
 }
 
+// readableNow tells that a read would not wait.
+func readableNow(fd uintptr) bool {
+	var b [1]byte
+	_, _, e := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1,
+		syscall.MSG_DONTWAIT|syscall.MSG_PEEK, 0, 0)
+	return e != syscall.EAGAIN && e != syscall.EINTR
+}
+
 func writeNow(fd uintptr, b []byte) (int, error) {
 	n, _, e := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
 		syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)

@@ -15,6 +15,8 @@ func readNow(uintptr, []byte) (int, error) { return 0, syscall.EINVAL }
 
 func peekNow(uintptr) error { return nil }
 
+func readableNow(uintptr) bool { return true }
+
 func writeNow(uintptr, []byte) (int, error) { return 0, syscall.EINVAL }
 
 func writeRunsNow(uintptr, []chunk) (int, error) { return 0, syscall.EINVAL }

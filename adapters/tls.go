@@ -89,9 +89,9 @@ func (c TLSConfig) minVersion() uint16 {
 	return tls.VersionTLS12
 }
 
-// TLSMaterial is the certificates and keys of all listeners. What Reload puts in
-// their place counts for handshakes from then on; connections that are open go
-// on. Methods may be called from any goroutine.
+// TLSMaterial is the certificates and keys of all listeners. What a Read
+// finds in their place counts for handshakes from then on; connections that are
+// open go on. Methods may be called from any goroutine.
 type TLSMaterial struct {
 	cfg     TLSConfig
 	log     *slog.Logger
@@ -101,24 +101,30 @@ type TLSMaterial struct {
 // NewTLSMaterial reads the files of cfg, which must be valid.
 func NewTLSMaterial(cfg TLSConfig, log *slog.Logger) (*TLSMaterial, error) {
 	t := &TLSMaterial{cfg: cfg, log: log.With("part", "tls")}
-	return t, t.Reload()
+	apply, err := t.Read()
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	apply()
+	return t, nil
 }
 
-// Reload reads all files again. If one of them is bad, all stays as it was, and
-// the error says which one.
-func (t *TLSMaterial) Reload() error {
+// Read reads all files again and checks them; the error says which one is bad.
+// They count from apply on.
+func (t *TLSMaterial) Read() (apply func(), err error) {
 	m, err := readMaterial(t.cfg)
 	if err != nil {
-		return fmt.Errorf("tls: %w", err)
+		return nil, err
 	}
-	for _, w := range m.warnings(time.Now()) {
-		t.log.Warn(w.text, "file", w.file)
-	}
-	t.current.Store(m)
-	return nil
+	return func() {
+		for _, w := range m.warnings(time.Now()) {
+			t.log.Warn(w.text, "file", w.file)
+		}
+		t.current.Store(m)
+	}, nil
 }
 
-// Config is for a listener's handshakes, which see every Reload. auth goes before
+// Config is for a listener's handshakes, which see every Read. auth goes before
 // that of the settings unless it is ""; alpn are the protocols that clients may
 // name (RFC 7301): who names others only is refused, who names none is not.
 // Sessions are resumed across reloads, if the client's certificate is still good.
@@ -171,7 +177,7 @@ func (t *TLSMaterial) VerifyClient(sent []*x509.Certificate) error {
 }
 
 // verify is called at the end of every handshake, those too that resume a session
-// from before a Reload.
+// from before a Read.
 func (t *TLSMaterial) verify(s tls.ConnectionState) error {
 	if len(s.PeerCertificates) == 0 {
 		return nil // what the listener requires is crypto/tls's to see to

@@ -16,7 +16,13 @@ type secured struct {
 
 func newSecured(t testing.TB, c TLSConfig, options string, alpn ...string) *secured {
 	t.Helper()
-	s := &secured{fixture: newFixture(testConfig(), nil), material: newMaterial(t, c)}
+	return listening(t, newFixture(testConfig(), nil), c, options, alpn...)
+}
+
+// listening makes a fixture listen.
+func listening(t testing.TB, f *fixture, c TLSConfig, options string, alpn ...string) *secured {
+	t.Helper()
+	s := &secured{fixture: f, material: newMaterial(t, c)}
 	a, err := ParseAddress("tls:127.0.0.1:0"+options, OverTCP)
 	if err != nil {
 		t.Fatal(err)

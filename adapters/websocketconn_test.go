@@ -200,8 +200,8 @@ func TestWebSocketLimits(t *testing.T) {
 	if code := s.open(t, "/bin").closeCode(t); code != websocket.CloseTryAgainLater {
 		t.Errorf("close code %d", code)
 	}
-	if f.Refused() != 1 {
-		t.Errorf("refused %d", f.Refused())
+	if turnedAway(f.Server) != 1 {
+		t.Errorf("refused %d", turnedAway(f.Server))
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 // Config is everything that can be set, one section for each part.
 type Config struct {
 	Broker    core.Config              `toml:"broker"`
+	Limits    adapters.DoorConfig      `toml:"limits"`
 	Store     store.Config             `toml:"store"`
 	Auth      auth.Config              `toml:"auth"`
 	MQTT      mqtt.Config              `toml:"mqtt"`
@@ -62,6 +63,7 @@ type Process struct {
 func DefaultConfig() Config {
 	return Config{
 		Broker:    core.DefaultConfig(),
+		Limits:    adapters.DefaultDoorConfig(),
 		Store:     store.DefaultConfig(),
 		Auth:      auth.DefaultConfig(),
 		MQTT:      mqtt.DefaultConfig(),
@@ -99,6 +101,7 @@ func Load(path string, environ []string) (Config, error) {
 func (c Config) Validate() error {
 	errs := []error{
 		section("broker", c.Broker.Validate()),
+		section("limits", c.Limits.Validate()),
 		section("store", c.Store.Validate()),
 		section("auth", c.Auth.Validate()),
 		section("mqtt", c.MQTT.Validate()),

@@ -14,7 +14,7 @@ import (
 // are summed.
 type collector struct {
 	realms  *core.Realms
-	refused func() map[string]uint64
+	refused func() map[string]map[string]uint64
 	build   prometheus.Metric
 
 	connections, connected, turnedAway *prometheus.Desc
@@ -27,7 +27,7 @@ type collector struct {
 	diskFree, memoryUsed               *prometheus.Desc
 }
 
-func newCollector(realms *core.Realms, refused func() map[string]uint64) *collector {
+func newCollector(realms *core.Realms, refused func() map[string]map[string]uint64) *collector {
 	d := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("entrepot_"+name, help, labels, nil)
 	}
@@ -36,7 +36,7 @@ func newCollector(realms *core.Realms, refused func() map[string]uint64) *collec
 
 		connections: d("connections", "Client connections that are open.", "protocol"),
 		connected:   d("connections_total", "Client connections that logged in.", "protocol"),
-		turnedAway:  d("connections_refused_total", "Connections that a limit turned away.", "protocol"),
+		turnedAway:  d("connections_refused_total", "Connections that a limit turned away, by the limit's setting.", "protocol", "limit"),
 		in:          d("messages_in_total", "Messages that clients published.", "protocol"),
 		inBytes:     d("message_in_bytes_total", "Payload bytes that clients published.", "protocol"),
 		out:         d("messages_out_total", "Messages handed to clients.", "protocol"),
@@ -88,8 +88,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	to <- c.build
 	sum := total{protocols: map[string]core.ProtocolStats{}}
 	refused := c.refused()
-	for protocol, n := range refused {
-		to <- prometheus.MustNewConstMetric(c.turnedAway, prometheus.CounterValue, float64(n), protocol)
+	for protocol, limits := range refused {
+		for limit, n := range limits {
+			to <- prometheus.MustNewConstMetric(c.turnedAway, prometheus.CounterValue, float64(n), protocol, limit)
+		}
 	}
 	c.realms.Each(func(b *core.Broker) { sum.add(b.Stats()) })
 	for protocol, p := range sum.protocols {

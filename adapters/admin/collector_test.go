@@ -52,10 +52,10 @@ entrepot_bindings 10
 # TYPE entrepot_connections gauge
 entrepot_connections{protocol="mqtt"} 2
 entrepot_connections{protocol="stomp"} 0
-# HELP entrepot_connections_refused_total Connections that a limit turned away.
+# HELP entrepot_connections_refused_total Connections that a limit turned away, by the limit's setting.
 # TYPE entrepot_connections_refused_total counter
-entrepot_connections_refused_total{protocol="http"} 1
-entrepot_connections_refused_total{protocol="mqtt"} 9
+entrepot_connections_refused_total{limit="max_connections",protocol="http"} 1
+entrepot_connections_refused_total{limit="max_pending",protocol="mqtt"} 9
 # HELP entrepot_connections_total Client connections that logged in.
 # TYPE entrepot_connections_total counter
 entrepot_connections_total{protocol="mqtt"} 2
@@ -105,7 +105,7 @@ entrepot_retained_messages 0
 # TYPE entrepot_sessions gauge
 entrepot_sessions 0
 `
-	text := scrape(t, realms, map[string]uint64{"mqtt": 9, "http": 1})
+	text := scrape(t, realms, map[string]map[string]uint64{"mqtt": {"max_pending": 9}, "http": {"max_connections": 1}})
 	var got []string
 	for line := range strings.Lines(text) {
 		if !strings.Contains(line, "_dropped_") && !strings.Contains(line, "_build_info") {
@@ -122,10 +122,10 @@ entrepot_sessions 0
 }
 
 // scrape is what the collector shows.
-func scrape(t *testing.T, realms *core.Realms, refused map[string]uint64) string {
+func scrape(t *testing.T, realms *core.Realms, refused map[string]map[string]uint64) string {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(newCollector(realms, func() map[string]uint64 { return refused }))
+	r.MustRegister(newCollector(realms, func() map[string]map[string]uint64 { return refused }))
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	if w.Code != 200 {
@@ -184,7 +184,7 @@ func TestAlarms(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	New(DefaultConfig(), realms, always, func() map[string]uint64 { return nil }, slog.New(slog.DiscardHandler)).
+	New(DefaultConfig(), realms, always, func() map[string]map[string]uint64 { return nil }, slog.New(slog.DiscardHandler)).
 		paths.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
 	if want := "ready\nalarm: disk space: 1 MiB free, mark 256 MiB\n"; w.Code != 200 || w.Body.String() != want {
 		t.Errorf("/readyz: %d %q, want %q", w.Code, w.Body, want)

@@ -10,7 +10,7 @@ import (
 
 // A command is for this machine's own programs, not for pages in its browsers.
 func TestCommands(t *testing.T) {
-	s := New(DefaultConfig(), newRealms("/"), always, func() map[string]uint64 { return nil }, slog.New(slog.DiscardHandler))
+	s := New(DefaultConfig(), newRealms("/"), always, func() map[string]map[string]uint64 { return nil }, slog.New(slog.DiscardHandler))
 	s.HandleCommand("/do", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

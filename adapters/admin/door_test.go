@@ -101,7 +101,7 @@ func unserved(t *testing.T) *rig {
 		}
 	}
 	b.SetUsers(readUsers(t, "ann", "bob", "carl"))
-	web := New(DefaultConfig(), core.NewRealms(b), always, func() map[string]uint64 { return nil }, log)
+	web := New(DefaultConfig(), core.NewRealms(b), always, func() map[string]map[string]uint64 { return nil }, log)
 	web.SetToken("operator")
 	web.HandleQueues(b)
 	web.HandleCommand("/api/v1/reload", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -330,7 +330,7 @@ func TestVisitsEnd(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
 		b := core.NewBroker(core.DefaultConfig(), "/", engine.New(log), nil, log)
 		b.SetUsers(readUsers(t, "ann"))
-		s := New(DefaultConfig(), core.NewRealms(b), always, func() map[string]uint64 { return nil }, log)
+		s := New(DefaultConfig(), core.NewRealms(b), always, func() map[string]map[string]uint64 { return nil }, log)
 		v := s.door.visits
 		idle, longest := DefaultConfig().VisitIdle, DefaultConfig().VisitLongest
 		ann := auth.Principal{User: "ann"}

@@ -13,7 +13,7 @@ import (
 // within the page or comes from elsewhere.
 // It shows fault 64.
 func TestPage(t *testing.T) {
-	s := New(DefaultConfig(), newRealms("/"), always, func() map[string]uint64 { return nil }, slog.New(slog.DiscardHandler))
+	s := New(DefaultConfig(), newRealms("/"), always, func() map[string]map[string]uint64 { return nil }, slog.New(slog.DiscardHandler))
 	s.Page(`realm"1`)
 	addr := serve(t, s)
 	index, kind := get(t, "http://"+addr+"/")

@@ -41,7 +41,7 @@ func openStockroom(t *testing.T, token string) *stockroom {
 		m.Topic, m.Guarantee = a.Topic, core.AtLeastOnce
 		s.Publish(nil, m, nil)
 	}
-	web := New(DefaultConfig(), core.NewRealms(b), always, func() map[string]uint64 { return nil }, log)
+	web := New(DefaultConfig(), core.NewRealms(b), always, func() map[string]map[string]uint64 { return nil }, log)
 	web.SetToken(token)
 	web.HandleQueues(b)
 	return &stockroom{t, serve(t, web), token}

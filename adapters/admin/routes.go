@@ -74,7 +74,7 @@ func text(w http.ResponseWriter, status int, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-func metrics(realms *core.Realms, refused func() map[string]uint64, own []Counts, log *slog.Logger) http.Handler {
+func metrics(realms *core.Realms, refused func() map[string]map[string]uint64, own []Counts, log *slog.Logger) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
 		newCollector(realms, refused),

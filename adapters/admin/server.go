@@ -37,10 +37,10 @@ type Server struct {
 }
 
 // New returns a server over the brokers of realms. ready tells whether clients
-// can connect; refused counts, by protocol, the connections that a limit
+// can connect; refused counts, by protocol and limit, the connections that a limit
 // turned away; own are figures of the front-ends. All may be called from any
 // goroutine. Users and rights are those of the first broker.
-func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[string]uint64, log *slog.Logger, own ...Counts) *Server {
+func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[string]map[string]uint64, log *slog.Logger, own ...Counts) *Server {
 	audit := log
 	log = log.With("protocol", "http")
 	broker, _ := realms.Broker("")
@@ -88,8 +88,10 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Refused counts connections over the limit.
-func (s *Server) Refused() uint64 { return s.refused.Load() }
+// Refused counts the connections over the limit, by its name.
+func (s *Server) Refused() map[string]uint64 {
+	return map[string]uint64{"max_connections": s.refused.Load()}
+}
 
 // Shutdown stops accepting, lets requests under way end, and waits for them or
 // for ctx.

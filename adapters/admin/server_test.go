@@ -46,7 +46,7 @@ func newRealms(names ...string) *core.Realms {
 // start serves on a free port and stops at the end of the test.
 func start(t *testing.T, cfg Config, ready func() bool) (*Server, string) {
 	t.Helper()
-	s := New(cfg, newRealms("/"), ready, func() map[string]uint64 { return nil }, slog.New(slog.DiscardHandler))
+	s := New(cfg, newRealms("/"), ready, func() map[string]map[string]uint64 { return nil }, slog.New(slog.DiscardHandler))
 	return s, serve(t, s)
 }
 
@@ -213,8 +213,8 @@ func TestConnectionsOverTheLimitAreClosed(t *testing.T) {
 	if n, err := over.Read(make([]byte, 1)); n != 0 || err == nil || isTimeout(err) {
 		t.Errorf("read %d, %v; want it closed", n, err)
 	}
-	if s.Refused() != 1 {
-		t.Errorf("refused %d", s.Refused())
+	if s.Refused()["max_connections"] != 1 {
+		t.Errorf("refused %d", s.Refused()["max_connections"])
 	}
 	kept[0].Close()
 	// The server sees the close by itself, in its own time.
@@ -240,7 +240,7 @@ func TestConnectionsTakenOverDoNotCount(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxConnections = 1
 	cfg.WriteTimeout = 100 * time.Millisecond
-	s := New(cfg, newRealms("/"), always, func() map[string]uint64 { return nil }, slog.New(slog.DiscardHandler))
+	s := New(cfg, newRealms("/"), always, func() map[string]map[string]uint64 { return nil }, slog.New(slog.DiscardHandler))
 	taken := make(chan net.Conn, 3)
 	s.Handle("/take", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		c, _, err := http.NewResponseController(w).Hijack()
@@ -265,8 +265,8 @@ func TestConnectionsTakenOverDoNotCount(t *testing.T) {
 		mine := <-taken
 		defer mine.Close()
 	}
-	if s.Refused() != 0 {
-		t.Errorf("refused %d", s.Refused())
+	if s.Refused()["max_connections"] != 0 {
+		t.Errorf("refused %d", s.Refused()["max_connections"])
 	}
 }
 

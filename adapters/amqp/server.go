@@ -46,8 +46,12 @@ func (s *Server) Serve(l net.Listener) error { return s.server.Serve(l) }
 // ServeConn takes over a connection from elsewhere: a pipe, a WebSocket.
 func (s *Server) ServeConn(c net.Conn) { s.server.ServeConn(c) }
 
-// Refused counts connections that a limit turned away.
-func (s *Server) Refused() uint64 { return s.server.Refused() }
+// Behind makes clients come in by a door that other servers have, too. Called
+// before the first connection.
+func (s *Server) Behind(d *adapters.Door) { s.server.Behind(d) }
+
+// Refused counts the connections that a limit turned away, by the limit's name.
+func (s *Server) Refused() map[string]uint64 { return s.server.Refused() }
 
 // Shutdown stops accepting, sends every client connection.close, closes the
 // connections and waits for them, or for ctx.

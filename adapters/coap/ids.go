@@ -152,6 +152,13 @@ func (d *ids) sweep(now time.Time) {
 	d.expire(now)
 }
 
+// size is how many ids are known, and the bytes of answers that are kept.
+func (d *ids) size() (known, answers int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.count, d.bytes
+}
+
 func (d *ids) forget(s *idSlice) {
 	d.count -= len(s.known)
 	for _, b := range s.bodies {

@@ -198,9 +198,17 @@ func (s *Server) ServeStream(l net.Listener) error { return s.streams.Serve(l) }
 // ServeConn takes over a connection from elsewhere: a pipe.
 func (s *Server) ServeConn(c net.Conn) { s.streams.ServeConn(c) }
 
-// Refused counts connections and requests that a limit turned away.
-func (s *Server) Refused() uint64 {
-	return s.streams.Refused() + s.counts[countTurnedAway].Load() + s.counts[countBusy].Load() + s.counts[countUnsent].Load()
+// Behind makes clients on streams come in by a door that other servers have, too.
+// Called before the first connection.
+func (s *Server) Behind(d *adapters.Door) { s.streams.Behind(d) }
+
+// Refused counts the connections and requests that a limit turned away, by the
+// limit's name.
+func (s *Server) Refused() map[string]uint64 {
+	counts := s.streams.Refused()
+	counts["dtls"] = s.counts[countTurnedAway].Load()
+	counts["max_waiting"] = s.counts[countBusy].Load() + s.counts[countUnsent].Load()
+	return counts
 }
 
 // Told counts what went wrong, by a word for each.
@@ -211,6 +219,16 @@ func (s *Server) Told() map[string]uint64 {
 		told[name] = s.counts[i].Load()
 	}
 	return told
+}
+
+// Kept counts what the server has in memory, by a word for each.
+func (s *Server) Kept() map[string]uint64 {
+	s.mu.Lock()
+	peers := len(s.peers)
+	s.mu.Unlock()
+	known, answers := s.ids.size()
+	return map[string]uint64{"message_ids": uint64(known), "answer_bytes": uint64(answers),
+		"observers": uint64(s.observers.Load()), "peers": uint64(peers)}
 }
 
 func (s *Server) count(c counter) { s.counts[c].Add(1) }

@@ -16,6 +16,11 @@ import (
 // as malformed or too large.
 const maxDatagram = 64 << 10
 
+// readBuffer is how many bytes may wait in the kernel, as far as the system lets
+// it (on Linux net.core.rmem_max): a few thousand small datagrams, which come
+// while the reader is held up. The system's default is a few hundred.
+const readBuffer = 4 << 20
+
 // socket is a link to all clients of a UDP socket.
 type socket struct {
 	server *Server
@@ -28,6 +33,9 @@ type socket struct {
 func newSocket(s *Server, c net.PacketConn) *socket {
 	k := &socket{server: s, conn: c}
 	k.udp, _ = c.(*net.UDPConn)
+	if k.udp != nil {
+		_ = k.udp.SetReadBuffer(readBuffer) // with less it works, too
+	}
 	k.in.server = s
 	k.take = func(b []byte, from netip.AddrPort) { k.in.receive(b, route{k, from}) }
 	return k

@@ -65,5 +65,9 @@ func (s *Server) Told() map[string]uint64 {
 
 func (s *Server) tell(code reason) { s.told[code].Add(1) }
 
-// Refused counts connections that a limit turned away.
-func (s *Server) Refused() uint64 { return s.net.Refused() }
+// Behind makes clients come in by a door that other servers have, too. Called
+// before the first connection.
+func (s *Server) Behind(d *adapters.Door) { s.net.Behind(d) }
+
+// Refused counts the connections that a limit turned away, by the limit's name.
+func (s *Server) Refused() map[string]uint64 { return s.net.Refused() }

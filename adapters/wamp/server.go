@@ -46,8 +46,12 @@ func (s *Server) ServeFrames(c net.Conn, name string, v *adapters.Visit) {
 // Serve is for listeners, of which WAMP has none of its own: it closes l.
 func (s *Server) Serve(l net.Listener) error { return l.Close() }
 
-// Refused counts connections that a limit turned away.
-func (s *Server) Refused() uint64 { return s.server.Refused() }
+// Behind makes clients come in by a door that other servers have, too. Called
+// before the first connection.
+func (s *Server) Behind(d *adapters.Door) { s.server.Behind(d) }
+
+// Refused counts the connections that a limit turned away, by the limit's name.
+func (s *Server) Refused() map[string]uint64 { return s.server.Refused() }
 
 // Shutdown sends every client a GOODBYE, closes the connections and waits for them,
 // or for ctx.

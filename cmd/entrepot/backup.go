@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -24,9 +21,6 @@ import (
 
 // backupPath is where a broker is asked for a backup.
 const backupPath = "/api/v1/backup"
-
-// maxAnswer bounds what is read of a broker's answer, in bytes.
-const maxAnswer = 64 << 10
 
 // backupRequest is what is asked, backupAnswer what was done or why not.
 type backupRequest struct {
@@ -71,8 +65,12 @@ The data of a broker that does not run can be copied as it lies there.
 		if err != nil {
 			return fmt.Errorf("backup: %w", err)
 		}
-		a, err := askBackup(c.Context(), dir, target)
+		at, err := readControl(dir)
 		if err != nil {
+			return err
+		}
+		var a backupAnswer
+		if err := command(c.Context(), at, "backup", backupPath, backupRequest{target}, &a); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(c.OutOrStdout(), "backup of %s in %s: %s in %.1f s\n", dir, target, mebibytes(a.Bytes), a.Seconds)
@@ -102,54 +100,6 @@ func dataDir(c *cobra.Command, file, data string) (string, error) {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// askBackup has the broker on data directory dir write a backup.
-func askBackup(ctx context.Context, dir, target string) (backupAnswer, error) {
-	var a backupAnswer
-	at, err := readControl(dir)
-	if err != nil {
-		return a, err
-	}
-	body, err := json.Marshal(backupRequest{target})
-	if err != nil {
-		return a, fmt.Errorf("backup: %w", err)
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+backupPath, bytes.NewReader(body))
-	if err != nil {
-		return a, fmt.Errorf("backup: %w", err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer "+at.Token)
-	to := at.transport()
-	defer to.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: to}).Do(r)
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist):
-		return a, fmt.Errorf("the broker on data directory %s is not running any more: it was ended without a farewell", dir)
-	case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET):
-		return a, errors.New("the broker stopped while it wrote the backup, which is not complete")
-	case err != nil:
-		return a, fmt.Errorf("backup: %w", err)
-	}
-	defer resp.Body.Close()
-	return a, readAnswer(resp, &a)
-}
-
-// readAnswer turns a refusal into an error.
-func readAnswer(resp *http.Response, a *backupAnswer) error {
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("backup: answer: %w", err)
-	}
-	err = json.Unmarshal(text, a)
-	switch {
-	case err == nil && resp.StatusCode == http.StatusOK:
-		return nil
-	case err == nil && a.Error != "":
-		return errors.New(a.Error)
-	}
-	return fmt.Errorf("backup: the broker answers %s: %.200s", resp.Status, bytes.TrimSpace(text))
-}
-
 // backups writes backups when asked over HTTP.
 type backups struct {
 	kept  *kept
@@ -158,25 +108,33 @@ type backups struct {
 }
 
 // takeCommands lets a broker be asked at web for backups and for work on its
-// queues: with the token, where there is a data directory to find it in.
-func takeCommands(web *admin.Server, k *kept, of *core.Broker, log *slog.Logger) *backups {
+// queues, and to read its files again: with the token, where there is a data
+// directory to find it in.
+func takeCommands(web *admin.Server, k *kept, of *core.Broker, again *reloads, log *slog.Logger) *backups {
 	b := &backups{k, newToken(), log}
 	if k.store != nil {
 		web.SetToken(b.token)
 	}
 	web.HandleCommand(backupPath, b)
+	web.HandleCommand(reloadPath, again)
 	web.HandleQueues(of)
 	return b
 }
 
 // announce leaves word in the data directory of where to ask. What it returns
 // takes that back.
-func (b *backups) announce(addresses []string) (withdraw func()) {
-	if b.kept.store == nil || len(addresses) == 0 {
+func (b *backups) announce(bound []socket) (withdraw func()) {
+	if b.kept.store == nil || len(bound) == 0 {
 		return func() {}
 	}
-	if err := writeControl(b.kept.dir, addresses[0], b.token); err != nil {
-		b.log.Warn("no backups can be asked for", "error", err)
+	at, ok := reachable(bound)
+	if !ok {
+		b.log.Warn("no backup or reload can be asked for: HTTP has no listener that is neither for proxies nor for clients with certificates")
+		return func() {}
+	}
+	at.Token = b.token
+	if err := writeControl(b.kept.dir, at); err != nil {
+		b.log.Warn("no backup or reload can be asked for", "error", err)
 	}
 	return func() {
 		if err := dropControl(b.kept.dir); err != nil {
@@ -236,7 +194,7 @@ func backupStatus(err error) int {
 
 // answer writes a whole answer. That the client went away meanwhile is its
 // affair.
-func answer(w http.ResponseWriter, status int, a backupAnswer) {
+func answer(w http.ResponseWriter, status int, a any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(a)

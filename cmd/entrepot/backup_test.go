@@ -225,7 +225,7 @@ func TestBackupAnsweredByAnother(t *testing.T) {
 	dir := t.TempDir()
 	l, address := freePort(t)
 	go http.Serve(l, http.NotFoundHandler())
-	text, err := json.Marshal(control{address, "x"})
+	text, err := json.Marshal(control{HTTP: address, Token: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}

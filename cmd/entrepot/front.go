@@ -13,7 +13,7 @@ import (
 // server is what a front-end gives to be run.
 type server interface {
 	Shutdown(context.Context) error
-	Refused() uint64
+	Refused() map[string]uint64
 }
 
 // front is one protocol: its server and where that listens.
@@ -23,7 +23,7 @@ type front struct {
 	bare     adapters.Transport
 	listen   []string
 	bind     func(adapters.Address) (socket, error)
-	bound    []string // addresses, by open
+	bound    []socket // by open
 }
 
 // socket is an address that was bound. It is served, or else closed.
@@ -32,6 +32,23 @@ type socket struct {
 	at    net.Addr
 	serve func() error
 	close func() error
+}
+
+// newDoor is where clients of all protocols come in.
+func newDoor(cfg adapters.DoorConfig) *adapters.Door {
+	if cfg.MaxConnections == 0 {
+		cfg.MaxConnections = mostConnections()
+	}
+	return adapters.NewDoor(cfg)
+}
+
+// behind puts all that have connections behind one door.
+func behind(d *adapters.Door, fronts []front) {
+	for _, f := range fronts {
+		if s, ok := f.server.(interface{ Behind(*adapters.Door) }); ok {
+			s.Behind(d)
+		}
+	}
 }
 
 // streams is a protocol on connections; alpn are its names in TLS.
@@ -44,7 +61,7 @@ func streams(protocol string, s interface {
 		if err != nil {
 			return socket{}, err
 		}
-		return socket{a, l.Addr(), func() error { return s.Serve(l) }, l.Close}, nil
+		return socket{l.Address, l.Addr(), func() error { return s.Serve(l) }, l.Close}, nil
 	}}
 }
 
@@ -77,7 +94,7 @@ func open(fronts []front, log *slog.Logger) error {
 			if err := s.serve(); err != nil {
 				return err
 			}
-			fronts[i].bound = append(fronts[i].bound, shown(s.at))
+			fronts[i].bound = append(fronts[i].bound, s)
 			log.Info("listening", "protocol", f.protocol, "address", shown(s.at), "transport", s.Address.Transport)
 		}
 	}

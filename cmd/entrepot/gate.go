@@ -8,7 +8,8 @@ import (
 )
 
 // newGate reads what listeners need to let clients in.
-func newGate(cfg conf.Config, log *slog.Logger) (adapters.Gate, error) {
+func newGate(cfg conf.Config, again *reloads, log *slog.Logger) (adapters.Gate, error) {
 	material, err := adapters.NewTLSMaterial(cfg.TLS, log)
+	again.add("tls", material.Read)
 	return adapters.Gate{TLS: material}, err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -38,7 +39,7 @@ no sense.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.AddCommand(serveCommand(), publishCommand(), subscribeCommand(), checkCommand(),
-		configCommand(), passwdCommand(), backupCommand(), restoreCommand(), repairCommand(), queueCommand(), delayedCommand(), bench.Command(), versionCommand())
+		configCommand(), passwdCommand(), reloadCommand(), backupCommand(), restoreCommand(), repairCommand(), queueCommand(), delayedCommand(), bench.Command(), versionCommand())
 	blameArguments(root)
 	return root
 }
@@ -59,14 +60,20 @@ func checkCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Read a settings file and say what is wrong with it",
 		Long: `Read a settings file, the ENTREPOT_ variables of the environment, and the file of
-users if there is one, as serve would, and say what is wrong. The exit code is 0 or 2.`,
+users and those of certificates if there are any, as serve would, and say what is
+wrong. The exit code is 0 or 2.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, err := load(args[0], nil)
 			if err != nil {
 				return err
 			}
-			if _, _, err = access(cfg.Auth, slog.New(slog.DiscardHandler)); err != nil {
+			quiet := slog.New(slog.DiscardHandler)
+			_, _, err = access(cfg.Auth, quiet)
+			if _, bad := newGate(cfg, &reloads{log: quiet}, quiet); bad != nil {
+				err = errors.Join(err, bad)
+			}
+			if err != nil {
 				return settings(err)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: ok\n", args[0])

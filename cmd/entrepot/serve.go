@@ -102,7 +102,9 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	if err != nil {
 		return settings(err)
 	}
-	gate, err := newGate(cfg, log)
+	again := &reloads{log: log}
+	again.onSignal(ctx)
+	gate, err := newGate(cfg, again, log)
 	if err != nil {
 		return settings(err)
 	}
@@ -129,10 +131,11 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	clients := []front{streams("mqtt", m, gate, cfg.MQTT.Listen, "mqtt"), streams("stomp", s, gate, cfg.STOMP.Listen, "stomp"),
 		streams("amqp", amqp.New(cfg.AMQP, realms, log), gate, cfg.AMQP.Listen, "amqp"), {protocol: "wamp", server: w},
 		onAll(c, cfg.CoAP, gate)}
+	behind(newDoor(cfg.Limits), clients)
 	var all []front
-	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]uint64 { return refused(all) }, log, told(m, c)...)
+	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]map[string]uint64 { return refused(all) }, log, told(m, c)...)
 	carry(web, cfg, log, m, s, w)
-	asked := takeCommands(web, kept, broker, log)
+	asked := takeCommands(web, kept, broker, again, log)
 	all = append(clients, streams("http", web, gate, cfg.HTTP.Listen, "http/1.1"))
 
 	err = open(all, log)
@@ -179,12 +182,13 @@ func told(m *mqtt.Server, c *coap.Server) []admin.Counts {
 	return []admin.Counts{
 		{Name: "mqtt_told_total", Help: "Refusals and errors that MQTT clients were told of.", Label: "code", Read: m.Told},
 		{Name: "coap_told_total", Help: "What went wrong with CoAP clients, and requests that came again.", Label: "what", Read: c.Told},
+		{Name: "coap_kept", Help: "What is remembered of CoAP clients.", Label: "what", Gauge: true, Read: c.Kept},
 	}
 }
 
-// refused counts, by protocol, the connections that a limit turned away.
-func refused(fronts []front) map[string]uint64 {
-	n := map[string]uint64{}
+// refused counts, by protocol and limit, the connections that were turned away.
+func refused(fronts []front) map[string]map[string]uint64 {
+	n := map[string]map[string]uint64{}
 	for _, f := range fronts {
 		n[f.protocol] = f.server.Refused()
 	}

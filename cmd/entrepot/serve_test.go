@@ -23,8 +23,9 @@ func TestServe(t *testing.T) {
 	}
 	code, metrics := get(t, b.http+"/metrics")
 	for _, want := range []string{
-		`entrepot_connections_refused_total{protocol="http"} 0`, `entrepot_connections_refused_total{protocol="mqtt"} 0`,
-		`entrepot_connections_refused_total{protocol="stomp"} 0`, "entrepot_queues 0", "entrepot_build_info{",
+		`entrepot_connections_refused_total{limit="max_connections",protocol="http"} 0`,
+		`entrepot_connections_refused_total{limit="limits.max_wait",protocol="mqtt"} 0`,
+		`entrepot_connections_refused_total{limit="max_pending",protocol="stomp"} 0`, "entrepot_queues 0", "entrepot_build_info{",
 	} {
 		if code != 200 || !strings.Contains(metrics, want) {
 			t.Errorf("no %s in\n%s", want, metrics)

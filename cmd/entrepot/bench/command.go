@@ -12,21 +12,25 @@ func Command() *cobra.Command {
 	o.Publish = ""
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "bench {pair|fanout|idle} [URL]",
+		Use:   "bench {pair|fanout|idle|put|observe|devices} [URL]",
 		Short: "Measure a broker by URL: rate, processor time, memory, losses",
-		Long: `Measure any MQTT, STOMP or AMQP 0-9-1 broker by URL.
+		Long: `Measure any MQTT, STOMP or AMQP 0-9-1 broker, or CoAP server, by URL.
 
   pair     the i-th publisher to the i-th subscriber, each pair on a topic of its own
   fanout   all publishers to all subscribers on one topic
   idle     many connections with one subscription each that do nothing
+  put      CoAP clients that each keep --window confirmable PUTs open
+  observe  for each publisher a CoAP resource with --subscribers observers, lock-step
+  devices  --publishers CoAP devices with a socket each, a confirmable PUT --every second
 
 URL is mqtt://HOST:PORT, stomp://HOST:PORT or amqp://HOST:PORT and serves both sides unless --pub
-or --sub says otherwise. With --pid the broker's processor time and memory are
+or --sub says otherwise; for the last three it is coap://HOST:PORT/PATH. With --pid the broker's processor time and memory are
 read from /proc.`,
 		Example: `  entrepot bench pair mqtt://127.0.0.1:1883 --pid $(pidof mosquitto)
   entrepot bench pair --pub mqtt://127.0.0.1:1883 --sub stomp://127.0.0.1:61613
   entrepot bench fanout --publishers 1 --subscribers 50 --batch 1 --latency 16
-  entrepot bench idle --connections 10000 --pid 4711`,
+  entrepot bench idle --connections 10000 --pid 4711
+  entrepot bench put coap://127.0.0.1:5683/t/bench --publishers 8 --window 16`,
 		Args:         cobra.RangeArgs(1, 2),
 		SilenceUsage: true,
 	}
@@ -78,6 +82,7 @@ func flags(c *cobra.Command, o *Options) {
 	f.DurationVar(&o.Warmup, "warmup", o.Warmup, "how long to run before a duration begins")
 	f.IntVar(&o.Batch, "batch", o.Batch, "messages a write (0: as many as fit into 64 KiB)")
 	f.IntVar(&o.Window, "window", o.Window, "messages that a publisher may be ahead of its slowest subscriber and of acknowledgements (0: no bound)")
+	f.DurationVar(&o.Every, "every", o.Every, "devices: how often each publishes")
 	f.DurationVar(&o.Stall, "stall", o.Stall, "how long nothing may move before messages count as lost")
 	f.IntVar(&o.Latency, "latency", o.Latency, "measure the latency of one message in so many (0: of none)")
 	f.IntVar(&o.Procs, "procs", o.Procs, "threads of this client that run at a time (0: as many as there are processors)")

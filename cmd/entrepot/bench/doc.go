@@ -2,7 +2,9 @@
 // messages a second it delivers, what one delivery costs it in processor time,
 // how much memory it takes, and whether each message arrived once and in
 // order. It speaks MQTT (3.1.1 and 5), STOMP (1.0 to 1.2) and AMQP 0-9-1 on raw
-// sockets and works with any broker, not only with Entrepot.
+// sockets and works with any broker, not only with Entrepot. CoAP servers have runs
+// of their own (coap_run.go): clients that keep PUTs open, observers, and many
+// devices that are in no hurry.
 //
 // There are three kinds of run. A pair run joins the i-th publisher to the
 // i-th subscriber over a topic of their own. A fan-out run has one topic for

@@ -16,6 +16,7 @@ const (
 	protocolMQTT  = "mqtt"
 	protocolSTOMP = "stomp"
 	protocolAMQP  = "amqp"
+	protocolCOAP  = "coap"
 )
 
 const dialTime = 10 * time.Second
@@ -28,19 +29,20 @@ type endpoint struct {
 	password string
 	login    bool // the URL names a user
 	vhost    string
+	path     string // of a CoAP server's resources
 }
 
 // parseEndpoint reads mqtt://[user[:password]@]host[:port] or the same with
-// stomp or amqp, whose path names the virtual host.
+// stomp or amqp, whose path names the virtual host, and coap://host[:port]/path.
 func parseEndpoint(text string) (endpoint, error) {
 	u, err := url.Parse(text)
 	if err != nil {
 		return endpoint{}, fmt.Errorf("broker address: %w", err)
 	}
-	ports := map[string]string{protocolMQTT: "1883", protocolSTOMP: "61613", protocolAMQP: "5672"}
+	ports := map[string]string{protocolMQTT: "1883", protocolSTOMP: "61613", protocolAMQP: "5672", protocolCOAP: "5683"}
 	port, known := ports[u.Scheme]
 	if !known || u.Hostname() == "" {
-		return endpoint{}, fmt.Errorf("broker address %q: not mqtt://HOST[:PORT], stomp://HOST[:PORT] or amqp://HOST[:PORT]", text)
+		return endpoint{}, fmt.Errorf("broker address %q: not mqtt://HOST[:PORT], stomp://HOST[:PORT], amqp://HOST[:PORT] or coap://HOST[:PORT]/PATH", text)
 	}
 	if p := u.Port(); p != "" {
 		port = p
@@ -50,7 +52,9 @@ func parseEndpoint(text string) (endpoint, error) {
 		e.login, e.user = true, u.User.Username()
 		e.password, _ = u.User.Password()
 	}
-	if p := strings.TrimPrefix(u.Path, "/"); p != "" {
+	if e.protocol == protocolCOAP {
+		e.path = u.Path
+	} else if p := strings.TrimPrefix(u.Path, "/"); p != "" {
 		e.vhost = p
 	}
 	if strings.ContainsAny(e.user+e.password+e.vhost, "\r\n\x00") {

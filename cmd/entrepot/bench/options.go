@@ -13,6 +13,10 @@ const (
 	Pair   = "pair"
 	FanOut = "fanout"
 	Idle   = "idle"
+	// Against a CoAP server.
+	Put     = "put"
+	Observe = "observe"
+	Devices = "devices"
 )
 
 // Limits of what Options may ask for.
@@ -20,17 +24,20 @@ const (
 	smallest      = payloadHead
 	largest       = 16 << 20
 	mostPeers     = 100_000
+	mostOpen      = 1024   // requests of a CoAP client
 	mostUnacked   = 32_767 // half of MQTT's packet ids, so that none is in use twice
 	defaultBuffer = 64 << 10
 )
 
 // Options says what to measure. Start from DefaultOptions; Run checks them.
 type Options struct {
-	// Kind is Pair, FanOut or Idle.
+	// Kind is Pair, FanOut or Idle; for a CoAP server Put, Observe or Devices.
 	Kind string
 	// Publish and Subscribe are the broker's URLs, mqtt://HOST:PORT,
 	// stomp://HOST:PORT or amqp://HOST:PORT, with user and password where it
-	// wants them. The path of a stomp or amqp URL is the virtual host. An empty one is the same as the other.
+	// wants them. The path of a stomp or amqp URL is the virtual host. A CoAP
+	// server is coap://HOST:PORT/PATH, and its resources are PATH/0, PATH/1 ….
+	// An empty one is the same as the other.
 	Publish, Subscribe string
 	// Publishers and Subscribers are numbers of connections. A pair run has as
 	// many of one as of the other.
@@ -48,8 +55,11 @@ type Options struct {
 	Batch int
 	// Window is how many messages a publisher may be ahead of the slowest of
 	// its subscribers, and of the broker's acknowledgements where there are
-	// any. 0 sets no bound for subscribers, and 32,767 for acknowledgements.
+	// any. 0 sets no bound for subscribers, and 32,767 for acknowledgements. In a
+	// Put run it is how many requests a client keeps open.
 	Window int
+	// Every is how often a device of a Devices run publishes.
+	Every time.Duration
 	// Stall is how long nothing may move before what is under way counts as
 	// lost and the run goes on or ends.
 	Stall time.Duration
@@ -107,6 +117,7 @@ func DefaultOptions() Options {
 		Duration:     5 * time.Second,
 		Warmup:       500 * time.Millisecond,
 		Window:       10_000,
+		Every:        time.Second,
 		Stall:        3 * time.Second,
 		Procs:        1,
 		Topic:        "bench",
@@ -134,7 +145,7 @@ func (o *Options) complete() (publish, subscribe endpoint, err error) {
 	if subscribe, err = parseEndpoint(o.Subscribe); err != nil {
 		return publish, subscribe, err
 	}
-	err = errors.Join(o.checkNumbers(), o.checkWords())
+	err = errors.Join(o.checkNumbers(), o.checkWords(), o.checkCoap(publish, subscribe))
 	return publish, subscribe, err
 }
 
@@ -173,6 +184,29 @@ func (o *Options) checkNumbers() error {
 	return nil
 }
 
+// checkCoap refuses a CoAP server for the runs of brokers, and the other way.
+func (o *Options) checkCoap(ends ...endpoint) error {
+	_, wanted := coapKinds[o.Kind]
+	for _, e := range ends {
+		if (e.protocol == protocolCOAP) != wanted {
+			return fmt.Errorf("option kind: %s, %s and %s runs, and only those, are for coap://", Put, Observe, Devices)
+		}
+	}
+	switch {
+	case !wanted:
+		return nil
+	case o.Size > mostInAPacket:
+		return fmt.Errorf("option size: %d; a CoAP message has at most %d bytes here", o.Size, mostInAPacket)
+	case o.Duration <= 0 || o.Messages > 0:
+		return errors.New("option duration: a CoAP run has one, and no number of messages")
+	case o.Kind == Put && (o.Window < 1 || o.Window > mostOpen):
+		return fmt.Errorf("option window: %d is not in 1 to %d", o.Window, mostOpen)
+	case o.Kind == Devices && o.Every <= 0:
+		return errors.New("option every: no time between two messages")
+	}
+	return nil
+}
+
 func (o *Options) leastSize() int {
 	if o.Latency > 0 {
 		return payloadStamped
@@ -185,7 +219,7 @@ func (o *Options) checkWords() error {
 		name, value string
 		among       []string
 	}{
-		{"kind", o.Kind, []string{Pair, FanOut, Idle}},
+		{"kind", o.Kind, []string{Pair, FanOut, Idle, Put, Observe, Devices}},
 		{"ack", o.Ack, []string{"auto", "client", "client-individual"}},
 		{"mqtt-version", o.MQTTVersion, []string{"3.1.1", "5"}},
 		{"stomp-version", o.STOMPVersion, stompVersions},

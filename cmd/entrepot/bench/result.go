@@ -11,15 +11,16 @@ import (
 // micros; memory is KiB. A figure that was not measured is 0 and is left out
 // of the JSON form where 0 says nothing.
 type Result struct {
-	Kind        string `json:"kind"`
-	Publish     string `json:"publish"`   // protocol
-	Subscribe   string `json:"subscribe"` // protocol
-	Publishers  int    `json:"publishers,omitempty"`
-	Subscribers int    `json:"subscribers,omitempty"`
-	Size        int    `json:"size,omitempty"`
-	QoS         int    `json:"qos"`
-	Batch       int    `json:"batch,omitempty"` // messages a write
-	Window      int    `json:"window,omitempty"`
+	Kind        string        `json:"kind"`
+	Publish     string        `json:"publish"`   // protocol
+	Subscribe   string        `json:"subscribe"` // protocol
+	Publishers  int           `json:"publishers,omitempty"`
+	Subscribers int           `json:"subscribers,omitempty"`
+	Size        int           `json:"size,omitempty"`
+	QoS         int           `json:"qos"`
+	Batch       int           `json:"batch,omitempty"` // messages a write
+	Window      int           `json:"window,omitempty"`
+	Every       time.Duration `json:"every_ns,omitempty"` // of a device
 
 	// Of the measured part of the run.
 	Seconds         float64 `json:"seconds"`
@@ -44,9 +45,10 @@ type Result struct {
 	Foreign    uint64 `json:"foreign"` // of another run or sender
 	Unacked    uint64 `json:"unacked"` // sent, but not acknowledged to the publisher
 	Refused    uint64 `json:"refused"` // acknowledged with a reason code that says no
+	Again      uint64 `json:"again"`   // requests that a CoAP client sent again
 	Stalls     uint64 `json:"stalls"`  // times that a publisher gave up waiting
 
-	// Of an idle run.
+	// Of an idle run; the memory of a CoAP run, too.
 	Connections   int     `json:"connections,omitempty"`
 	Answered      int     `json:"answered,omitempty"` // connections that got a message at the end
 	RSSBefore     int     `json:"rss_before_kib,omitempty"`
@@ -61,23 +63,16 @@ func (r *Result) describe(o *Options, publish, subscribe endpoint) {
 		return
 	}
 	r.Publishers, r.Subscribers, r.Size, r.Window = o.Publishers, o.Subscribers, o.Size, o.Window
+	if o.Kind == Devices {
+		r.Every = o.Every
+	}
 }
 
 // result sums up a traffic run whose goroutines have ended.
 func (t *traffic) result(from, to mark) Result {
 	var r Result
 	r.PeakRSS = t.peak
-	if span := to.at.Sub(from.at).Seconds(); span > 0 {
-		delivered := to.delivered - from.delivered
-		r.Seconds = span
-		r.SentRate = float64(to.sent-from.sent) / span
-		r.Rate = float64(delivered) / span
-		r.Cores = (to.broker - from.broker).Seconds() / span
-		if delivered > 0 {
-			r.CPUMicros = micros(to.broker-from.broker) / float64(delivered)
-			r.ClientCPUMicros = micros(to.self-from.self) / float64(delivered)
-		}
-	}
+	r.rates(from, to)
 	for _, p := range t.publishers {
 		r.Sent += p.sent.Load()
 		r.Refused += p.answers.refused
@@ -101,13 +96,35 @@ func (t *traffic) result(from, to mark) Result {
 			r.Lost += f.lost(t.publishers[s.first+i].sent.Load())
 		}
 	}
-	if latency.total > 0 {
-		r.LatencySamples = latency.total
-		r.LatencyP50 = micros(latency.quantile(0.5))
-		r.LatencyP99 = micros(latency.quantile(0.99))
-		r.LatencyMax = micros(latency.longest)
-	}
+	r.times(&latency)
 	return r
+}
+
+// rates sums up what happened between two marks.
+func (r *Result) rates(from, to mark) {
+	span := to.at.Sub(from.at).Seconds()
+	if span <= 0 {
+		return
+	}
+	delivered := to.delivered - from.delivered
+	r.Seconds = span
+	r.SentRate = float64(to.sent-from.sent) / span
+	r.Rate = float64(delivered) / span
+	r.Cores = (to.broker - from.broker).Seconds() / span
+	if delivered > 0 {
+		r.CPUMicros = micros(to.broker-from.broker) / float64(delivered)
+		r.ClientCPUMicros = micros(to.self-from.self) / float64(delivered)
+	}
+}
+
+func (r *Result) times(latency *histogram) {
+	if latency.total == 0 {
+		return
+	}
+	r.LatencySamples = latency.total
+	r.LatencyP50 = micros(latency.quantile(0.5))
+	r.LatencyP99 = micros(latency.quantile(0.99))
+	r.LatencyMax = micros(latency.longest)
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
@@ -127,6 +144,10 @@ func (r Result) WriteText(w io.Writer) error {
 		p.line("  answered       %d got a message afterwards", r.Answered)
 		return p.err
 	}
+	if coapKinds[r.Kind] != nil {
+		r.coapText(p)
+		return p.err
+	}
 	p.line("%s %s to %s: %d publishers, %d subscribers, %d B, QoS %d, %d messages a write, window %d",
 		r.Kind, r.Publish, r.Subscribe, r.Publishers, r.Subscribers, r.Size, r.QoS, r.Batch, r.Window)
 	p.line("  delivered      %.0f messages a second for %.2f s (sent %.0f a second)", r.Rate, r.Seconds, r.SentRate)
@@ -142,6 +163,28 @@ func (r Result) WriteText(w io.Writer) error {
 		p.line("  trouble        %d not acknowledged, %d refused, %d stalls", r.Unacked, r.Refused, r.Stalls)
 	}
 	return p.err
+}
+
+// coapText is WriteText for a run against a CoAP server.
+func (r Result) coapText(p *printer) {
+	what := "answered"
+	switch r.Kind {
+	case Put:
+		p.line("put: %d clients with %d confirmable PUTs open each, %d B", r.Publishers, r.Window, r.Size)
+	case Observe:
+		what = "notified"
+		p.line("observe: %d resources with %d observers each, %d B, the next value when all have the last", r.Publishers, r.Subscribers, r.Size)
+	case Devices:
+		p.line("devices: %d devices, a confirmable PUT in each %v, %d B", r.Publishers, r.Every, r.Size)
+	}
+	p.line("  %s       %.0f a second for %.2f s (sent %.0f a second)", what, r.Rate, r.Seconds, r.SentRate)
+	if r.PeakRSS > 0 {
+		p.line("  server         %.2f us of processor time each (%.2f cores); memory %.1f MiB before, %.1f MiB after, %.1f MiB at most",
+			r.CPUMicros, r.Cores, mib(r.RSSBefore), mib(r.RSSAfter), mib(r.PeakRSS))
+	}
+	p.line("  this client    %.2f us of processor time each", r.ClientCPUMicros)
+	p.line("  latency        %.0f us median, %.0f us p99, %.0f us longest of %d", r.LatencyP50, r.LatencyP99, r.LatencyMax, r.LatencySamples)
+	p.line("  whole run      %d sent, %d %s; %d lost, %d refused, %d sent again", r.Sent, r.Delivered, what, r.Lost, r.Refused, r.Again)
 }
 
 func mib(kib int) float64 { return float64(kib) / 1024 }

@@ -18,6 +18,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	links := o.Publishers + o.Subscribers
+	if o.Kind == Observe {
+		links = o.Publishers * (o.Subscribers + 1)
+	}
 	if o.Kind == Idle {
 		links = o.Connections + 1
 	}
@@ -29,7 +32,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	run := rand.Uint32() & 0xFFFFFF
 	var r Result
-	if o.Kind == Idle {
+	if coapKinds[o.Kind] != nil {
+		r, err = runCoap(ctx, &o, publish)
+	} else if o.Kind == Idle {
 		r, err = idleRun(ctx, &o, subscribe, publish, run)
 	} else {
 		r, err = trafficRun(ctx, &o, publish, subscribe, run)
