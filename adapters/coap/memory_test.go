@@ -114,6 +114,26 @@ func TestMessageIDsAreSmall(t *testing.T) {
 	}
 }
 
+// The metrics tell what is remembered: an id for a PUT, none for a GET, which may
+// be carried out again; an observer and its peer.
+func TestKept(t *testing.T) {
+	k, _ := newSink(t, DefaultConfig())
+	in := receiver{server: k.server}
+	at := route{k, netip.MustParseAddrPort("192.0.2.1:1024")}
+	send := func(code codes.Code, id uint16, more ...message.Option) {
+		p := &outgoingPacket{kind: message.Confirmable, code: code, id: id, options: options([]string{"t", "a"}, more...), payload: []byte("1")}
+		in.receive(p.append(nil), at)
+	}
+	send(codes.PUT, 1)
+	send(codes.PUT, 1)
+	send(codes.PUT, 2)
+	send(codes.GET, 3, message.Option{ID: message.Observe})
+	until(t, "the observer", func() bool { return k.server.waiting.Load() == 0 && k.server.Kept()["observers"] == 1 })
+	if got := k.server.Kept(); got["message_ids"] != 2 || got["peers"] != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
 // Too many ids: the oldest are forgotten, and counted.
 // It shows fault 26.
 func TestMessageIDsAreBounded(t *testing.T) {
