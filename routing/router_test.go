@@ -430,6 +430,7 @@ func TestBindingsKeepOrder(t *testing.T) {
 }
 
 // Exchanges bound to exchanges, in a ring; alternates, in a chain; the default exchange is nobody's.
+// It shows fault 104.
 func TestExchangeGraph(t *testing.T) {
 	r := NewRouter[string]()
 	for _, x := range []struct {

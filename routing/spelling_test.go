@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -181,8 +182,15 @@ func prefixIsPrefix(t *testing.T, d *dice) {
 	}
 }
 
-// TestSpellingRandomLevels shows fault 96.
-func TestSpellingRandomLevels(t *testing.T)   { seeded(t, 30000, 40, levelsComeBack) }
+// Any levels come back from every spelling (fault 96); a million of them where ENTREPOT_SOAK is set.
+func TestSpellingRandomLevels(t *testing.T) {
+	n := 30000
+	if os.Getenv("ENTREPOT_SOAK") == "1" {
+		n = 1_000_000
+	}
+	seeded(t, n, 40, levelsComeBack)
+}
+
 func TestSpellingRandomSegments(t *testing.T) { seeded(t, 30000, 40, segmentsComeBack) }
 func TestSpellingOrdinary(t *testing.T)       { seeded(t, 20000, 20, ordinaryStays) }
 func TestSpellingPrefix(t *testing.T)         { seeded(t, 20000, 60, prefixIsPrefix) }

@@ -15,6 +15,7 @@ import (
 )
 
 // [AMQP-1.4.2.2] EXTERNAL is offered where somebody can prove who a client is.
+// It shows fault 37.
 func TestExternal(t *testing.T) {
 	for answer, want := range map[string]string{
 		"ann": "connection.tune channel-max=2047 frame-max=131072 heartbeat=60",

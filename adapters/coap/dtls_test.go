@@ -123,6 +123,7 @@ func TestDTLSWithKeys(t *testing.T) {
 
 // [RFC 4279, 2] who has the wrong key, or an identity that is not known, gets
 // nowhere, and neither can be told from the other.
+// It shows fault 37.
 func TestDTLSWrongKey(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Limits.LoginTimeout = time.Second
@@ -351,6 +352,7 @@ func TestDTLSConnectionID(t *testing.T) {
 
 // [RFC 9146, 6] [RFC 9175, 2.3] where a client went is not proven by its having
 // come from there: an attacker may have sent its datagram on.
+// It shows fault 29.
 func TestDTLSMovedAddressIsNotProven(t *testing.T) {
 	a := &association{began: netip.MustParseAddrPort("192.0.2.1:1000")}
 	a.at.Store(&a.began)
@@ -386,6 +388,7 @@ func TestDTLSSessions(t *testing.T) {
 
 // A handshake that is not ended has its time, and one address cannot have many of
 // them.
+// It shows fault 32.
 func TestDTLSHandshakeLimits(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Limits.LoginTimeout, cfg.Limits.MaxPending = 300*time.Millisecond, 3

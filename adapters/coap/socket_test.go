@@ -137,6 +137,7 @@ func TestUnknownClients(t *testing.T) {
 	}
 }
 
+// TestConfig shows fault 31.
 func TestConfig(t *testing.T) {
 	if err := DefaultConfig().Validate(); err != nil {
 		t.Fatal(err)
@@ -157,6 +158,7 @@ func TestConfig(t *testing.T) {
 }
 
 // Every refusal of the core has a code.
+// It shows fault 99.
 func TestCodes(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -370,6 +370,7 @@ func TestQoS1AfterARestart(t *testing.T) {
 // their version, sessions that last are not opened, others go on; it ends when
 // the disk works.
 // It shows fault 71.
+// It shows fault 106.
 func TestFailedDisk(t *testing.T) {
 	for _, version := range []int{4, 5} {
 		t.Run(fmt.Sprint("v", version), func(t *testing.T) {

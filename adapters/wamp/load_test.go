@@ -170,6 +170,7 @@ func TestFrameFloods(t *testing.T) {
 }
 
 // Limits of what a session may have open.
+// It shows fault 8.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()

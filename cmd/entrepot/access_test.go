@@ -53,6 +53,7 @@ func TestUsers(t *testing.T) {
 }
 
 // What nobody may do is the same in each protocol's spelling.
+// It shows fault 36.
 func TestDenied(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "e.toml")
 	text := "[auth]\ndeny_subscribe = [\"test/nosubscribe\", \"plant/+/secret/#\", \"v1.0/x\"]\ndeny_publish = [\"cmd/#\", \"v1.0/x\"]\n"

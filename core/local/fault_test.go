@@ -167,6 +167,7 @@ func (w *workshop) heal() {
 // Publishers and consumers go on over a failure and a recovery of the disk:
 // nothing is confirmed that is lost, in memory or after a crash.
 // It shows fault 71.
+// It shows fault 106.
 func TestDiskFailsUnderPublishers(t *testing.T) {
 	for _, f := range []struct {
 		what, part string

@@ -137,6 +137,7 @@ func TestCrashInBackup(t *testing.T) {
 	}
 }
 
+// TestRestoreRefuses shows fault 94.
 func TestRestoreRefuses(t *testing.T) {
 	dir := t.TempDir()
 	s := openReal(t, filepath.Join(dir, "data"))

@@ -277,6 +277,7 @@ func TestRepairKeepsRemovals(t *testing.T) {
 	compare(t, "removals after Close", got, want, rep, 0)
 }
 
+// TestRepairRefuses shows fault 94.
 func TestRepairRefuses(t *testing.T) {
 	d, _ := written(t, 3)
 	if _, err := repair(d, "nowhere", MemoryDisk(), "saved", quiet()); err == nil {

@@ -150,6 +150,7 @@ func nest(depth int) any {
 }
 
 // fault 17: depth, lengths and numbers of values are bounded.
+// It shows fault 8.
 func TestHostileTables(t *testing.T) {
 	deepest := AppendTable(nil, routing.Headers{{Name: "k", Value: nest(MaxNesting)}})
 	r := NewReader(deepest)

@@ -37,6 +37,8 @@ type settings struct {
 	stomp stomp.Config
 	// arguments of all named queues, by a policy
 	arguments map[string]any
+	// engine is one in memory when it is nil.
+	engine core.Engine
 }
 
 // set changes one setting, from a script's word.
@@ -76,7 +78,10 @@ func newBroker(s settings) *broker {
 		}
 		options = append(options, local.WithPolicies(policies))
 	}
-	b := &broker{core: core.NewBroker(core.DefaultConfig(), "/", local.New(log, options...), nil, log)}
+	if s.engine == nil {
+		s.engine = local.New(log, options...)
+	}
+	b := &broker{core: core.NewBroker(core.DefaultConfig(), "/", s.engine, nil, log)}
 	realms := core.NewRealms(b.core)
 	b.mqtt = mqtt.New(s.mqtt, realms, log)
 	b.stomp = stomp.New(s.stomp, realms, log)

@@ -19,6 +19,7 @@ import (
 // confirmed returns, nothing of QoS 2 comes twice, and the order of each
 // publisher is kept.
 // It shows fault 68.
+// It shows fault 106.
 func TestKilled(t *testing.T) {
 	rounds := 5
 	if os.Getenv("ENTREPOT_SOAK") != "" {
