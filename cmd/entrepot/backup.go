@@ -34,7 +34,7 @@ type backupAnswer struct {
 }
 
 func backupCommand() *cobra.Command {
-	var file, data string
+	var at running
 	c := &cobra.Command{
 		Use:   "backup DIR",
 		Short: "Copy a running broker's data into a new directory",
@@ -43,9 +43,10 @@ there: everything that was confirmed before, as it stood at one moment. Clients
 go on meanwhile. DIR may be on another disk; it may not be inside the data
 directory. The broker writes it, as the user that it runs as.
 
-The broker is found by its data directory, so this command has to run on the
-broker's machine, as a user who may read that. The broker's HTTP must not be
-off. Interrupting this command does not interrupt the backup.
+The broker is found by its data directory, as a user who may read that, or by
+--url, as a user who has the admin right; DIR is on the broker's machine. The
+broker's HTTP must not be off. Interrupting this command does not interrupt the
+backup.
 
 While it is written, the data directory needs room for what changes meanwhile.
 The data of a broker that does not run can be copied as it lies there.
@@ -55,25 +56,21 @@ The data of a broker that does not run can be copied as it lies there.
   entrepot backup --config /etc/entrepot.toml "/mnt/backups/$(date +%F)"`,
 		Args: cobra.ExactArgs(1),
 	}
-	dataFlags(c, &file, &data)
+	at.flags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		dir, err := dataDir(c, file, data)
-		if err != nil {
-			return err
-		}
 		target, err := filepath.Abs(args[0])
 		if err != nil {
 			return fmt.Errorf("backup: %w", err)
 		}
-		at, err := readControl(dir)
+		to, err := at.find(c)
 		if err != nil {
 			return err
 		}
 		var a backupAnswer
-		if err := command(c.Context(), at, "backup", backupPath, backupRequest{target}, &a); err != nil {
+		if err := command(c.Context(), to, "backup", backupPath, backupRequest{target}, &a); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "backup of %s in %s: %s in %.1f s\n", dir, target, mebibytes(a.Bytes), a.Seconds)
+		_, err = fmt.Fprintf(c.OutOrStdout(), "backup in %s: %s in %.1f s\n", target, mebibytes(a.Bytes), a.Seconds)
 		return err
 	}
 	return c

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -51,25 +50,16 @@ func reachable(bound []socket) (at control, ok bool) {
 
 // command has a broker do something, which is called what: it posts a request to
 // path and reads the answer into another value.
-func command(ctx context.Context, at control, what, path string, request, into any) error {
+func command(ctx context.Context, at link, what, path string, request, into any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+path, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	if at.Token != "" {
-		r.Header.Set("Authorization", "Bearer "+at.Token)
-	}
-	to := at.transport()
-	defer to.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: to}).Do(r)
+	defer at.transport.CloseIdleConnections()
+	resp, err := at.send(ctx, http.MethodPost, path, body)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the broker at %s is not running any more: it was ended without a farewell", at.HTTP)
+		return errors.New("the broker is not running any more: it was ended without a farewell")
 	case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET):
 		return fmt.Errorf("the broker stopped before the %s was complete", what)
 	case err != nil:

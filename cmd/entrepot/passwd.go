@@ -65,7 +65,7 @@ Lines with bcrypt hashes, which other programs write, are good too.`,
 
 // setPassword asks for a password and returns what it did with it.
 func setPassword(c *cobra.Command, file, name string) (did string, err error) {
-	password, err := askPassword(c, name)
+	password, err := askPassword(c, name, 2)
 	if err != nil {
 		return "", err
 	}
@@ -77,8 +77,9 @@ func setPassword(c *cobra.Command, file, name string) (did string, err error) {
 }
 
 // askPassword reads a password from a terminal, where nobody sees it, or else
-// the first line of the input. It ends with the command's context.
-func askPassword(c *cobra.Command, name string) (string, error) {
+// the first line of the input. A terminal is asked so many times for the same.
+// It ends with the command's context.
+func askPassword(c *cobra.Command, name string, times int) (string, error) {
 	in := c.InOrStdin()
 	read := func() (string, error) { return firstLine(in) }
 	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -90,7 +91,7 @@ func askPassword(c *cobra.Command, name string) (string, error) {
 		// Interrupted, the terminal would go on hiding what is typed.
 		defer func() { _ = term.Restore(fd, before) }()
 		read = func() (string, error) {
-			return askTwice(c.ErrOrStderr(), name, func() ([]byte, error) { return term.ReadPassword(fd) })
+			return askTerminal(c.ErrOrStderr(), name, times, func() ([]byte, error) { return term.ReadPassword(fd) })
 		}
 	}
 	var password string
@@ -108,10 +109,11 @@ func askPassword(c *cobra.Command, name string) (string, error) {
 	}
 }
 
-// askTwice asks for a password and for the same again.
-func askTwice(to io.Writer, name string, read func() ([]byte, error)) (string, error) {
-	var answers [2]string
-	for i, question := range []string{"Password for " + name, "The same again"} {
+// askTerminal asks for a password, and for the same again if it is to be asked
+// for twice.
+func askTerminal(to io.Writer, name string, times int, read func() ([]byte, error)) (string, error) {
+	var answers []string
+	for _, question := range []string{"Password for " + name, "The same again"}[:times] {
 		// Where the question cannot be read, the answer still can.
 		_, _ = fmt.Fprint(to, question, ": ")
 		b, err := read()
@@ -119,9 +121,9 @@ func askTwice(to io.Writer, name string, read func() ([]byte, error)) (string, e
 		if err != nil {
 			return "", fmt.Errorf("password: %w", err)
 		}
-		answers[i] = string(b)
+		answers = append(answers, string(b))
 	}
-	if answers[0] != answers[1] {
+	if answers[0] != answers[times-1] {
 		return "", errors.New("the two passwords are not the same")
 	}
 	return answers[0], nil

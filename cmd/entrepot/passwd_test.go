@@ -65,7 +65,7 @@ func TestAskTwice(t *testing.T) {
 		{nil, "", "password: EOF"},
 	} {
 		var asked strings.Builder
-		got, err := askTwice(&asked, "ann", func() ([]byte, error) {
+		got, err := askTerminal(&asked, "ann", 2, func() ([]byte, error) {
 			if len(c.typed) == 0 {
 				return nil, io.EOF
 			}

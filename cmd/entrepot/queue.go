@@ -1,106 +1,32 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"entrepot/adapters/admin"
 )
 
-// maxList bounds what is read of a list, in bytes.
-const maxList = 64 << 20
-
-// running is the broker that a command works on.
-type running struct{ file, data, http string }
-
-// flags say which broker is meant.
-func (b *running) flags(c *cobra.Command) {
-	dataFlags(c, &b.file, &b.data)
-	c.Flags().StringVar(&b.http, "http", "", "HTTP `ADDRESS` of a broker without a data directory: HOST:PORT or unix:/PATH")
-}
-
-func (b *running) find(c *cobra.Command) (control, error) {
-	if b.http != "" {
-		return control{HTTP: b.http}, nil
-	}
-	dir, err := dataDir(c, b.file, b.data)
-	if err != nil {
-		return control{}, err
-	}
-	return readControl(dir)
-}
-
-// get asks for a list, post has something done.
-func (b *running) get(c *cobra.Command, path string, query url.Values) (admin.Outcome, error) {
-	return b.ask(c, http.MethodGet, path+"?"+query.Encode(), nil)
-}
-
-func (b *running) post(c *cobra.Command, path string, w admin.Wish) (admin.Outcome, error) {
-	body, err := json.Marshal(w)
-	if err != nil {
-		return admin.Outcome{}, fmt.Errorf("request: %w", err)
-	}
-	return b.ask(c, http.MethodPost, path, body)
-}
-
-func (b *running) ask(c *cobra.Command, method, path string, body []byte) (o admin.Outcome, err error) {
-	at, err := b.find(c)
-	if err != nil {
-		return o, err
-	}
-	ctx, cancel := context.WithTimeout(c.Context(), 10*time.Minute)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(body))
-	if err != nil {
-		return o, fmt.Errorf("request: %w", err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	if at.Token != "" {
-		r.Header.Set("Authorization", "Bearer "+at.Token)
-	}
-	to := at.transport()
-	defer to.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: to}).Do(r)
-	if err != nil {
-		return o, fmt.Errorf("the broker does not answer: %w", err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxList))
-	if err != nil {
-		return o, fmt.Errorf("answer: %w", err)
-	}
-	err = json.Unmarshal(text, &o)
-	switch {
-	case err != nil:
-		return o, fmt.Errorf("the broker answers %s: %.200s", resp.Status, bytes.TrimSpace(text))
-	case o.Error != "":
-		return o, errors.New(o.Error)
-	}
-	return o, nil
-}
-
 func queueCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "queue",
 		Short: "Look into the queues of a running broker, and put them in order",
 		Long: `Look into the named queues of a running broker, and put them in order. The broker
-is found by its data directory, as by 'entrepot backup', or by --http.`,
+is found by its data directory, as by 'entrepot backup', or by --http. With --url it
+may be on another machine, and have users: --user asks for the password, unless
+the variable ENTREPOT_PASSWORD has it. That user needs the admin right on the queue.`,
 		Example: `  entrepot queue list
   entrepot queue peek orders-dead --count 5
   entrepot queue replay orders-dead --reason delivery_limit
   entrepot queue move orders-dead orders-parked
-  entrepot queue purge orders-dead --topic plant/7/temp`,
+  entrepot queue purge orders-dead --topic plant/7/temp
+  entrepot queue list --url https://broker.example:8443 --user ann --cafile ca.pem`,
 	}
 	c.AddCommand(queueList(), queuePeek(),
 		queueWork("purge QUEUE", "Remove messages that wait, all or those chosen", admin.PurgePath, "purged"),

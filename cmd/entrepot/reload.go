@@ -114,7 +114,7 @@ When one file is bad, nothing changes, and the answer says what is wrong with it
 SIGHUP does the same; the answer is in the broker's log then.
 
 Settings themselves are read at the start only. The broker is found by its data
-directory, as by 'entrepot backup', or by --http.`,
+directory, as by 'entrepot backup', or by --http or --url.`,
 		Example: `  entrepot reload
   entrepot reload --data /var/lib/entrepot
   kill -HUP "$(pidof entrepot)"`,
