@@ -41,6 +41,37 @@ func (d *Difference) Error() string {
 // Unwrap implements errors.
 func (d *Difference) Unwrap() error { return ErrConflict }
 
+// ExchangeError is a refusal because of an exchange: what it wraps says why.
+type ExchangeError struct {
+	Exchange string
+	Internal bool // clients do not publish to it
+	Reserved bool // clients make none of that name
+	Err      error
+}
+
+// Error implements error.
+func (e *ExchangeError) Error() string {
+	switch {
+	case e.Internal:
+		return fmt.Sprintf("exchange %q is internal: %v", e.Exchange, e.Err)
+	case e.Reserved:
+		return fmt.Sprintf("exchange %q: names that start with amq. or $ are reserved: %v", e.Exchange, e.Err)
+	}
+	return fmt.Sprintf("exchange %q: %v", e.Exchange, e.Err)
+}
+
+// Unwrap implements errors.
+func (e *ExchangeError) Unwrap() error { return e.Err }
+
+// NotEmpty is the ErrInUse of a queue that has messages.
+type NotEmpty struct{ Messages int }
+
+// Error implements error.
+func (NotEmpty) Error() string { return ErrInUse.Error() }
+
+// Unwrap implements errors.
+func (NotEmpty) Unwrap() error { return ErrInUse }
+
 // DiskError says in core's terms that the disk did not take something: an
 // ErrFull whose text has the reason alone, as a disk that fails is not full.
 // Nil stays nil, and what wraps ErrFull as it is.

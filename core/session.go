@@ -206,7 +206,7 @@ func (s *Session) declareReserved(ctx context.Context, x ExchangeSpec) error {
 		return err
 	}
 	if x.Name == DefaultExchange || err != nil {
-		return fmt.Errorf("exchange %q: names that start with amq. or $ are reserved: %w", x.Name, ErrNotAllowed)
+		return &ExchangeError{Exchange: x.Name, Reserved: true, Err: ErrNotAllowed}
 	}
 	return s.broker.engine.DeclareExchange(ctx, x)
 }

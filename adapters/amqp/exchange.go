@@ -50,7 +50,7 @@ func (ch *channel) declareExchange(r *frame.Reader) error {
 	}
 	c.wait()
 	err := c.session.DeclareExchange(context.Background(), x)
-	if errors.Is(err, core.ErrNotAllowed) && strings.Contains(err.Error(), "are reserved") {
+	if e, ok := errors.AsType[*core.ExchangeError](err); ok && e.Reserved {
 		return refuse(frame.AccessRefused, "exchange name '%s' contains reserved prefix 'amq.*'", name)
 	}
 	if err != nil {
@@ -126,9 +126,6 @@ func (ch *channel) deleteExchange(r *frame.Reader) error {
 	return nil
 }
 
-// exchangeText is how the core's errors begin that name an exchange.
-func exchangeText(name string) string { return fmt.Sprintf("exchange %q", name) }
-
 // readBinding reads a binding from exchange to exchange (RabbitMQ).
 func (ch *channel) readBinding(r *frame.Reader) (b core.BindSpec, noWait bool, err error) {
 	r.Short()
@@ -152,7 +149,7 @@ func (ch *channel) bindExchange(r *frame.Reader) error {
 		return err
 	}
 	if err := ch.conn.session.Bind(context.Background(), b); err != nil {
-		return ch.bindFault(err, b, ch.conn.exchangeNoun(b.Exchange))
+		return ch.bindFault(err, ch.conn.exchangeNoun(b.Exchange))
 	}
 	if !noWait {
 		ch.conn.reply(ch, frame.ExchangeBindOK, nil)
@@ -166,7 +163,7 @@ func (ch *channel) unbindExchange(r *frame.Reader) error {
 		return err
 	}
 	if err := ch.conn.session.Unbind(context.Background(), b); err != nil && !errors.Is(err, core.ErrNotFound) {
-		return ch.bindFault(err, b, ch.conn.exchangeNoun(b.Exchange))
+		return ch.bindFault(err, ch.conn.exchangeNoun(b.Exchange))
 	}
 	if !noWait {
 		ch.conn.reply(ch, frame.ExchangeUnbindOK, nil)

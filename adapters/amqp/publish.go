@@ -2,8 +2,6 @@ package amqp
 
 import (
 	"errors"
-	"strconv"
-	"strings"
 
 	"entrepot/adapters/amqp/frame"
 	"entrepot/core"
@@ -211,29 +209,18 @@ func (ch *channel) lost(err error) {
 // publishFault is what the client is told of a publish that was refused. From
 // any goroutine: the exchange is what the refusal names.
 func (ch *channel) publishFault(err error) *fault {
-	about := ch.conn.exchangeNoun(firstQuoted(err.Error()))
+	x, of := errors.AsType[*core.ExchangeError](err)
+	about := ch.conn.exchangeNoun("")
+	if of {
+		about = ch.conn.exchangeNoun(x.Exchange)
+	}
 	f := ch.conn.faultOf(err, about)
 	switch {
-	case !errors.Is(err, core.ErrNotAllowed):
-	case strings.Contains(err.Error(), "is internal"):
+	case of && x.Internal:
 		f.text = "cannot publish to internal " + about.String()
-	default:
+	case errors.Is(err, core.ErrNotAllowed):
 		f.text = "publish refused for user '" + ch.conn.login.name + "': " + err.Error()
 	}
 	f.method = frame.BasicPublish
 	return f
-}
-
-// firstQuoted is the first quoted name in a text, "" when there is none.
-func firstQuoted(text string) string {
-	at := strings.IndexByte(text, '"')
-	if at < 0 {
-		return ""
-	}
-	q, err := strconv.QuotedPrefix(text[at:])
-	if err != nil {
-		return ""
-	}
-	name, _ := strconv.Unquote(q) // a quoted prefix is one that can be
-	return name
 }

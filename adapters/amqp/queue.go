@@ -137,7 +137,7 @@ func (ch *channel) bindQueue(r *frame.Reader) error {
 		return err
 	}
 	if err := ch.conn.session.Bind(context.Background(), b); err != nil {
-		return ch.bindFault(err, b, ch.conn.queueNoun(name))
+		return ch.bindFault(err, ch.conn.queueNoun(name))
 	}
 	if !noWait {
 		ch.conn.reply(ch, frame.QueueBindOK, nil)
@@ -164,14 +164,10 @@ func (ch *channel) queueBinding(name, exchange, key string, args routing.Headers
 }
 
 // bindFault tells which end of a binding is not there.
-func (ch *channel) bindFault(err error, b core.BindSpec, target noun) *fault {
+func (ch *channel) bindFault(err error, target noun) *fault {
 	about := target
-	if strings.HasPrefix(err.Error(), "exchange ") && errors.Is(err, core.ErrNotFound) {
-		name := b.Source
-		if b.Exchange != "" && strings.HasPrefix(err.Error(), exchangeText(b.Exchange)) {
-			name = b.Exchange
-		}
-		about = ch.conn.exchangeNoun(name)
+	if x, ok := errors.AsType[*core.ExchangeError](err); ok && errors.Is(err, core.ErrNotFound) {
+		about = ch.conn.exchangeNoun(x.Exchange)
 	}
 	return ch.conn.faultOf(err, about)
 }
@@ -189,7 +185,7 @@ func (ch *channel) unbindQueue(r *frame.Reader) error {
 		return err
 	}
 	if err := ch.conn.session.Unbind(context.Background(), b); err != nil && !errors.Is(err, core.ErrNotFound) {
-		return ch.bindFault(err, b, ch.conn.queueNoun(name))
+		return ch.bindFault(err, ch.conn.queueNoun(name))
 	}
 	ch.conn.reply(ch, frame.QueueUnbindOK, nil)
 	return nil
@@ -234,8 +230,9 @@ func (ch *channel) deleteQueue(r *frame.Reader) error {
 	c.wait()
 	o := core.DeleteOptions{IfUnused: flags&1 != 0, IfEmpty: flags&2 != 0}
 	n, err := c.session.DeleteQueue(context.Background(), core.Named(name), o)
+	_, full := errors.AsType[core.NotEmpty](err)
 	switch {
-	case errors.Is(err, core.ErrInUse) && strings.HasSuffix(err.Error(), "has messages: "+core.ErrInUse.Error()):
+	case full:
 		return refuse(frame.PreconditionFailed, "%v is not empty", c.queueNoun(name))
 	case err != nil && !errors.Is(err, core.ErrNotFound):
 		return c.faultOf(err, c.queueNoun(name))

@@ -107,7 +107,7 @@ func (a *apply) postpone(m *core.Message) error {
 		return err
 	}
 	if x.spec.Internal {
-		return fmt.Errorf("exchange %q is internal: %w", m.Exchange, core.ErrNotAllowed)
+		return &core.ExchangeError{Exchange: m.Exchange, Internal: true, Err: core.ErrNotAllowed}
 	}
 	if e.disk != nil {
 		if err := e.disk.ready(); err != nil {

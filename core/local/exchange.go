@@ -85,11 +85,11 @@ func (e *Engine) DeclareExchange(_ context.Context, s core.ExchangeSpec) error {
 	have := e.exchanges[s.Name]
 	switch {
 	case have == nil && passive:
-		return fmt.Errorf("exchange %q: %w", s.Name, core.ErrNotFound)
+		return &core.ExchangeError{Exchange: s.Name, Err: core.ErrNotFound}
 	case passive || have != nil && have.spec == s:
 		return nil
 	case have != nil:
-		return fmt.Errorf("exchange %q: %w", s.Name, have.differs(&s))
+		return &core.ExchangeError{Exchange: s.Name, Err: have.differs(&s)}
 	}
 	if err := e.router.Declare(s.Name, s.Kind, s.Alternate); err != nil {
 		return fmt.Errorf("exchange %q: %w: %w", s.Name, core.ErrInvalid, err)
@@ -105,10 +105,10 @@ func (e *Engine) DeleteExchange(_ context.Context, name string, ifUnused bool) e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.exchanges[name] == nil {
-		return fmt.Errorf("exchange %q: %w", name, core.ErrNotFound)
+		return &core.ExchangeError{Exchange: name, Err: core.ErrNotFound}
 	}
 	if ifUnused && e.router.InUse(name) {
-		return fmt.Errorf("exchange %q: %w", name, core.ErrInUse)
+		return &core.ExchangeError{Exchange: name, Err: core.ErrInUse}
 	}
 	e.dropExchange(name)
 	return nil
@@ -219,7 +219,7 @@ func (e *Engine) unused(name string) {
 func (e *Engine) binding(s *core.BindSpec) (rb routing.Binding[*queue], kind routing.Kind, err error) {
 	source := e.exchanges[s.Source]
 	if source == nil {
-		return rb, 0, fmt.Errorf("exchange %q: %w", s.Source, core.ErrNotFound)
+		return rb, 0, &core.ExchangeError{Exchange: s.Source, Err: core.ErrNotFound}
 	}
 	rb = routing.Binding[*queue]{Source: s.Source, Filter: s.Filter, Args: s.Args}
 	if source.spec.Kind != routing.TopicKind && !s.Literal.IsZero() {
@@ -227,7 +227,7 @@ func (e *Engine) binding(s *core.BindSpec) (rb routing.Binding[*queue], kind rou
 	}
 	if s.Exchange != "" {
 		if e.exchanges[s.Exchange] == nil {
-			return rb, 0, fmt.Errorf("exchange %q: %w", s.Exchange, core.ErrNotFound)
+			return rb, 0, &core.ExchangeError{Exchange: s.Exchange, Err: core.ErrNotFound}
 		}
 		rb.Exchange = s.Exchange
 		return rb, source.spec.Kind, nil

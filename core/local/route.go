@@ -1,7 +1,6 @@
 package local
 
 import (
-	"fmt"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -152,7 +151,7 @@ func (e *Engine) route(m *core.Message) (*route, error) {
 		return nil, err
 	}
 	if x.spec.Internal {
-		return nil, fmt.Errorf("exchange %q is internal: %w", m.Exchange, core.ErrNotAllowed)
+		return nil, &core.ExchangeError{Exchange: m.Exchange, Internal: true, Err: core.ErrNotAllowed}
 	}
 	return e.routeFrom(x, m)
 }
@@ -215,7 +214,7 @@ func (e *Engine) entry(name string) (*exchange, error) {
 	x := e.exchanges[name]
 	e.mu.RUnlock()
 	if x == nil {
-		return nil, fmt.Errorf("exchange %q: %w", name, core.ErrNotFound)
+		return nil, &core.ExchangeError{Exchange: name, Err: core.ErrNotFound}
 	}
 	return x, nil
 }
@@ -236,7 +235,7 @@ func (e *Engine) compute(x *exchange, m *core.Message) (*route, error) {
 		var err error
 		cacheable, err = e.router.Route(x.spec.Name, m.Topic, headers, func(_ *queue, value any) { c.add(value.(*target)) })
 		if err != nil {
-			return nil, fmt.Errorf("exchange %q: %w", x.spec.Name, core.ErrNotFound)
+			return nil, &core.ExchangeError{Exchange: x.spec.Name, Err: core.ErrNotFound}
 		}
 		r.targets = c.targets
 	}

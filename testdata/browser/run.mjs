@@ -11,34 +11,11 @@ import { createServer } from 'node:http';
 import { connect as dial } from 'node:net';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { chromium } from 'playwright-core';
 import mqtt from 'mqtt';
+import { check, end, equal, launch, looks, patience, shoot, within } from './check.mjs';
 
-const { HTTP, MQTT, STOMP, SCREENSHOTS, CHROMIUM = '/usr/bin/chromium' } = process.env;
-const patience = 20000; // ms for anything to happen
+const { HTTP, MQTT, STOMP } = process.env;
 const modules = dirname(dirname(createRequire(import.meta.url).resolve('mqtt/package.json')));
-
-let failed = 0;
-async function check(name, act) {
-  try {
-    await act();
-    console.log(`ok ${name}`);
-  } catch (err) {
-    failed++;
-    console.log(`not ok ${name}: ${String(err.stack || err).replaceAll('\n', ' | ')}`);
-  }
-}
-
-function equal(got, want) {
-  if (got !== want) throw new Error(`got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`);
-}
-
-// within fails what takes too long.
-function within(promise, what) {
-  let timer;
-  const late = new Promise((_, bad) => { timer = setTimeout(() => bad(new Error(`${what}: nothing for ${patience} ms`)), patience); });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
-}
 
 // Device is an MQTT client over TCP that remembers what came.
 class Device {
@@ -192,10 +169,6 @@ async function elsewhere(browser) {
   server.close();
 }
 
-async function shoot(page, name) {
-  if (SCREENSHOTS) await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`), fullPage: true });
-}
-
 // livePage watches, publishes and calls as a person would.
 async function livePage(browser, device, look) {
   const context = await browser.newContext(look.context);
@@ -219,21 +192,13 @@ async function livePage(browser, device, look) {
   await page.waitForFunction(() => /^\d+$/.test(document.getElementById('call-answer').textContent), null, { timeout: patience });
   await page.waitForFunction(() => document.getElementById('rate-all').textContent === '20', null, { timeout: patience });
   await shoot(page, look.name);
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-  equal(wide, 0); // nothing to scroll sideways
   equal(faults.join('; '), '');
   await page.reload();
   await page.locator('#status[data-state=on]').waitFor({ timeout: patience });
   await context.close();
 }
 
-const looks = [
-  { name: 'desk', context: { viewport: { width: 1200, height: 900 }, colorScheme: 'light' } },
-  { name: 'dark', context: { viewport: { width: 1200, height: 900 }, colorScheme: 'dark' } },
-  { name: 'phone', context: { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true, colorScheme: 'light' } },
-];
-
-const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+const browser = await launch();
 const device = await Device.open();
 const worker = await Worker.open('browser-jobs');
 await device.subscribe('from/browser');
@@ -254,4 +219,4 @@ for (const look of looks) await check(`live page, ${look.name}`, () => livePage(
 worker.close();
 await device.close();
 await browser.close();
-process.exit(failed ? 1 : 0);
+end();

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	userfile "entrepot/core/auth"
 )
 
 const (
@@ -20,13 +22,35 @@ const (
 func TestBrowsers(t *testing.T) {
 	needBrowser(t)
 	p := startProgram(t)
+	runBrowser(t, p, "run.mjs")
+	p.stop(t)
+}
+
+// TestBrowserLogIn logs in at the live page and out again (faults 61, 62 and
+// 64).
+func TestBrowserLogIn(t *testing.T) {
+	needBrowser(t)
+	users := filepath.Join(t.TempDir(), "users")
+	const password = "p:w <b>"
+	if _, err := userfile.SetUser(users, "ann", password); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ENTREPOT_AUTH_USERS", users)
+	t.Setenv("ENTREPOT_AUTH_DENY_PUBLISH", "cmd/#")
+	p := startProgram(t)
+	runBrowser(t, p, "users.mjs", "NAME=ann", "PASSWORD="+password)
+	p.stop(t)
+}
+
+func runBrowser(t *testing.T, p *program, script string, env ...string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", "run.mjs")
+	cmd := exec.CommandContext(ctx, "node", script)
 	cmd.Dir = browsers
 	cmd.Env = append(os.Environ(), "HTTP="+p.addr("http"), "MQTT="+p.addr("mqtt"), "STOMP="+p.addr("stomp"), "CHROMIUM="+chromium)
+	cmd.Env = append(cmd.Env, env...)
 	runChecks(t, cmd)
-	p.stop(t)
 }
 
 // needBrowser skips the test where there is no browser, or where nobody
