@@ -26,6 +26,9 @@ func TestFullDiskIsSwept(t *testing.T) {
 		l.commit(2000)
 	}
 	until(t, "confirmed commits", func() bool { return l.sure() == 200 })
+	// Tables are written behind the commits: before the manifest has the first,
+	// nothing says that a log is of no use.
+	until(t, "table in the manifest", func() bool { return flushed(t, d) })
 	d.Fail("write", "", syscall.ENOSPC)
 	_ = commit(s, true, "refused", "1")
 	wait(t, states, "failure")
@@ -50,6 +53,22 @@ func TestFullDiskIsSwept(t *testing.T) {
 	s = openMem(t, d)
 	defer s.Close()
 	l.check(s)
+}
+
+// flushed tells whether the manifest has a table, and so the oldest log that
+// counts.
+func flushed(t *testing.T, d *Disk) bool {
+	t.Helper()
+	names, err := d.List("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := readFile(d.fs, d.fs.PathJoin("data", currentManifest(names)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _ := readManifest(b) // the last record may be on its way
+	return len(m.tables) > 0 && m.oldest > 1
 }
 
 var leftovers = []string{"900000.sst", "000001.log"}
