@@ -21,6 +21,12 @@ type proof struct {
 	Password string `json:"password"`
 }
 
+// String shows no password, whatever prints it.
+func (p proof) String() string { return p.User }
+
+// GoString implements fmt.GoStringer.
+func (p proof) GoString() string { return p.User }
+
 var errLogin = errors.New("the name or the password is wrong")
 
 // handleLogin lets people log in and out at the live page. Both come from the

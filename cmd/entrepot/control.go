@@ -89,6 +89,12 @@ func readAnswer(what string, resp *http.Response, text []byte, into any) error {
 	return fmt.Errorf("%s: the broker answers %s: %.200s", what, resp.Status, strings.TrimSpace(string(text)))
 }
 
+// String shows no token, whatever prints it.
+func (c control) String() string { return "broker at " + c.HTTP }
+
+// GoString implements fmt.GoStringer.
+func (c control) GoString() string { return c.String() }
+
 // writeControl leaves word in a data directory for its owner only.
 func writeControl(dir string, at control) error {
 	text, err := json.Marshal(at)

@@ -2,6 +2,8 @@ package auth
 
 import (
 	"crypto/x509"
+	"fmt"
+	"log/slog"
 	"net/netip"
 )
 
@@ -24,3 +26,17 @@ type Credentials struct {
 	// none.
 	PSK string
 }
+
+// String shows who and from where, and none of what proves it.
+func (c Credentials) String() string {
+	return fmt.Sprintf("%s client %q of user %q from %v", c.Protocol, c.ClientID, c.User, c.Remote)
+}
+
+// GoString implements fmt.GoStringer: %#v shows no more than %v.
+func (c Credentials) GoString() string { return c.String() }
+
+// LogValue implements slog.LogValuer.
+func (c Credentials) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// MarshalText is for what writes values in a form of its own.
+func (c Credentials) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
