@@ -25,7 +25,35 @@ func MemoryDisk() *Disk { return memoryDisk(vfs.NewCrashableMem()) }
 
 func memoryDisk(mem *vfs.MemFS) *Disk {
 	f := &faults{}
-	return &Disk{fs: errorfs.Wrap(mem, f), mem: mem, faults: f}
+	return &Disk{fs: &faultyFS{errorfs.Wrap(mem, f), f}, mem: mem, faults: f}
+}
+
+// faultyFS also fails work on files that are used again, as the database does
+// with its logs: errorfs gives those out as they are.
+type faultyFS struct {
+	vfs.FS
+	faults *faults
+}
+
+// ReuseForWrite implements vfs.FS.
+func (f *faultyFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.ReuseForWrite(oldname, newname, c)
+	if err != nil {
+		return nil, err
+	}
+	return errorfs.WrapFile(file, named{f.faults, newname}), nil
+}
+
+// named are the faults of a file that does not know its name.
+type named struct {
+	*faults
+	name string
+}
+
+// MaybeError implements errorfs.Injector.
+func (n named) MaybeError(op errorfs.Op) error {
+	op.Path = n.name
+	return n.faults.MaybeError(op)
 }
 
 // Crash is the disk as it is after a power cut now: what was synced, and of

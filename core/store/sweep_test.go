@@ -94,3 +94,29 @@ func littered(t *testing.T, d *Disk) bool {
 	}
 	return slices.ContainsFunc(leftovers, func(name string) bool { return slices.Contains(names, name) })
 }
+
+// A full disk refuses a log that is used again, too.
+func TestFaultsOfFilesThatAreUsedAgain(t *testing.T) {
+	d := MemoryDisk()
+	f, err := d.fs.Create("old.log", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := d.fs.ReuseForWrite("old.log", "new.log", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part, want := range map[string]bool{"": true, "new.log": true, "old.log": false} {
+		d.Fail("write", part, syscall.ENOSPC)
+		if _, err := again.Write([]byte("x")); errors.Is(err, syscall.ENOSPC) != want {
+			t.Errorf("%q: %v", part, err)
+		}
+	}
+	d.Heal()
+	if _, err := again.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+}
