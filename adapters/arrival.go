@@ -4,27 +4,25 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // opens tells whether a connection needs more than to be accepted.
-func (l *Listener) opens() bool { return l != nil && l.tls != nil }
-
-// open makes of a bare connection what its protocol is spoken on. It waits for
-// the client; the connection's deadline bounds that.
-func (l *Listener) open(c *shaking) (net.Conn, error) {
-	defer c.end()
-	t := tls.Server(c, l.tls)
-	if err := t.HandshakeContext(context.Background()); err != nil {
-		return nil, err
-	}
-	return t, nil
-}
+func (l *Listener) opens() bool { return l != nil && (l.tls != nil || l.Address.Proxy) }
 
 // arrive takes what a listener accepted. It never waits for the client.
 func (s *Server) arrive(from *Listener, nc net.Conn) {
-	peer := peerOf(nc)
+	peer := netip.Addr{}
+	if from == nil || !from.Address.Proxy {
+		peer = peerOf(nc)
+	}
 	if !s.admitOrClose(nc, peer) {
 		return
 	}
@@ -40,37 +38,65 @@ func (s *Server) arrive(from *Listener, nc net.Conn) {
 // that a handshake needs is of no use later.
 func (s *Server) openThenStart(c *Conn, deadline time.Time) {
 	bare := c.conn
-	ready, deadline, err := s.opened(c, deadline)
+	deadline, err := s.opened(c, deadline)
 	if s.notTaken(err) != nil {
-		s.log.Info("not opened", "listener", c.from.Address.Name, "remote", bare.RemoteAddr().String(), "error", err)
+		s.unopened.count(err)
+		c.from.report(s.log, c.conn.RemoteAddr(), err)
 		_ = bare.Close()
 		s.leave(c)
 		return
 	}
-	c.conn = ready
 	s.start(c, s.open, time.Until(deadline))
 }
 
-// opened lets Shutdown end the opening. The deadline that it returns is later when
-// the connection had to wait for a place.
-func (s *Server) opened(c *Conn, deadline time.Time) (net.Conn, time.Time, error) {
+// opened makes of a bare connection what its protocol is spoken on. Shutdown ends
+// it. The deadline that it returns is later when the connection had to wait for a
+// place.
+func (s *Server) opened(c *Conn, deadline time.Time) (time.Time, error) {
 	bare := c.conn
 	if !s.beginOpening(bare) {
-		return nil, deadline, net.ErrClosed
+		return deadline, net.ErrClosed
 	}
 	defer s.endOpening(bare)
 	if err := bare.SetDeadline(deadline); err != nil {
-		return nil, deadline, err
+		return deadline, err
 	}
-	shaking, err := s.door.shake(bare, deadline, s.cfg.LoginTimeout, s.stopping)
+	w := &wire{Conn: bare, from: c.from, exact: c.from.tls != nil}
+	c.conn = w
+	if c.from.Address.Proxy {
+		if err := w.readProxy(); err != nil {
+			return deadline, err
+		}
+		if why := s.rename(c, peerOf(w)); why != notRefused {
+			s.refused[why].Add(1)
+			return deadline, errOverLimit
+		}
+	}
+	if c.from.tls != nil {
+		var err error
+		if deadline, err = s.shaken(c, w, deadline); err != nil {
+			return deadline, err
+		}
+	}
+	return deadline, bare.SetDeadline(time.Time{})
+}
+
+// shaken puts TLS on a wire.
+func (s *Server) shaken(c *Conn, w *wire, deadline time.Time) (time.Time, error) {
+	bare := w.Conn
+	shaking, err := s.door.shake(bare, c.peer, deadline, s.cfg.LoginTimeout, s.stopping)
 	if err != nil {
-		return nil, deadline, err
+		return deadline, err
 	}
-	ready, err := c.from.open(shaking)
-	if err != nil {
-		return nil, deadline, err
+	defer shaking.end()
+	w.Conn = shaking
+	t := tls.Server(w, c.from.tls)
+	if err := t.HandshakeContext(context.Background()); err != nil {
+		return deadline, err
 	}
-	return ready, shaking.deadline, bare.SetDeadline(time.Time{})
+	w.Conn = bare
+	c.conn = lifted(t)
+	return shaking.deadline, nil
 }
 
 func (s *Server) beginOpening(bare net.Conn) bool {
@@ -86,27 +112,134 @@ func (s *Server) endOpening(bare net.Conn) {
 	delete(s.opening, bare)
 }
 
+var errOverLimit = errors.New("over a limit of its address")
+
+// rename counts a connection for the peer that its proxy named, unless that one is
+// at its limits.
+func (s *Server) rename(c *Conn, peer netip.Addr) refusal {
+	if !peer.IsValid() {
+		return notRefused
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.peers[peer]
+	if why := s.peerFull(p); why != notRefused {
+		return why
+	}
+	if why := s.door.enter(peer); why != notRefused {
+		return why
+	}
+	s.door.leave(c.peer)
+	s.uncount(c)
+	c.peer = peer
+	p.open++
+	p.pending++
+	s.peers[peer] = p
+	return notRefused
+}
+
+// unopened counts connections that did not get as far as their protocol.
+type unopened [reasons]atomic.Uint64
+
+// Reasons for that.
+const (
+	noTLS      = iota // the client does not speak TLS
+	noProxy           // no PROXY header, a bad one, or from elsewhere
+	noVersion         // TLS, but nothing that both speak: version, cipher, ALPN
+	badCert           // the client's certificate
+	tooSlow           // not done within the login timeout
+	goneBefore        // the client went away, or refused our certificate
+	reasons
+)
+
+func (u *unopened) count(err error) {
+	var record tls.RecordHeaderError
+	var cert *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &record), errors.Is(err, errPlain):
+		u[noTLS].Add(1)
+	case errors.Is(err, errNoProxyHeader), errors.Is(err, errBadProxyHeader), errors.Is(err, errNoProxy):
+		u[noProxy].Add(1)
+	case errors.As(err, &cert), errors.Is(err, errClientCert), strings.Contains(err.Error(), "provide a certificate"):
+		u[badCert].Add(1)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		u[tooSlow].Add(1)
+	case isNegotiation(err):
+		u[noVersion].Add(1)
+	default:
+		u[goneBefore].Add(1)
+	}
+}
+
+// Unopened counts the connections that ended before their protocol began, by
+// reason.
+func (s *Server) Unopened() map[string]uint64 {
+	names := [reasons]string{"no_tls", "proxy", "negotiation", "certificate", "timeout", "gone"}
+	all := map[string]uint64{}
+	for i, name := range names {
+		all[name] = s.unopened[i].Load()
+	}
+	return all
+}
+
 // Certificate is the client's, which was verified; nil when it gave none.
 func (c *Conn) Certificate() *x509.Certificate { return certificateOf(c.conn) }
 
-// certificateOf looks below what a WebSocket adds.
-func certificateOf(nc net.Conn) *x509.Certificate {
-	switch c := nc.(type) {
-	case *websocketConn:
-		return certificateOf(c.websocketSocket.Conn)
-	case *tls.Conn:
-		if chains := c.ConnectionState().VerifiedChains; len(chains) > 0 {
-			return chains[0][0]
-		}
+// Listener is the name of the listener that the connection came to, that of HTTP
+// for a WebSocket; "" when it came from elsewhere.
+func (c *Conn) Listener() string {
+	if c.from != nil {
+		return c.from.Address.Name
 	}
-	return nil
+	if w := wireOf(c.conn); w != nil {
+		return w.from.Address.Name
+	}
+	return ""
 }
 
-// Listener is the name of the listener that the connection came to; "" when it
-// came from elsewhere.
-func (c *Conn) Listener() string {
-	if c.from == nil {
-		return ""
+// Peer is the client's network address: what a proxy told, if the listener is
+// for proxies. It is not valid for unix sockets, and for clients of which a proxy
+// told no address, or one that would make them this machine's own.
+func (c *Conn) Peer() netip.Addr { return addrOf(c.conn.RemoteAddr()) }
+
+// Ready is a listener of connections that begin by themselves with what the Address
+// says, when they are first read or their remote address is asked for. A PROXY
+// header may take as long as patience.
+func (l *Listener) Ready(patience time.Duration) net.Listener {
+	l.patience = patience
+	return ready{l}
+}
+
+type ready struct{ *Listener }
+
+// Accept implements net.Listener.
+func (r ready) Accept() (net.Conn, error) {
+	c, err := r.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
-	return c.from.Address.Name
+	w := &wire{Conn: c, from: r.Listener}
+	if r.Address.Proxy {
+		w.late = &sync.Once{}
+	}
+	if r.tls != nil {
+		return tls.Server(w, r.tls), nil
+	}
+	return w, nil
+}
+
+// errPlain is for a client that speaks TLS where there is none, and is counted
+// like one that does not where there is.
+var errPlain = errors.New("the client speaks TLS, and this listener does not")
+
+// speaksTLS tells whether b begins as TLS does: a handshake record that holds a
+// ClientHello.
+func speaksTLS(b []byte) bool {
+	return len(b) > 5 && b[0] == 0x16 && b[1] == 0x03 && b[2] <= 4 && b[5] == 0x01
+}
+
+// isNegotiation tells that both speak TLS, and found nothing in common.
+func isNegotiation(err error) bool {
+	text := err.Error()
+	return strings.HasPrefix(text, "tls: client") || strings.HasPrefix(text, "tls: no ")
 }

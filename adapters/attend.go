@@ -4,14 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 )
 
 // attend waits, before log-in, until the client has said something, and then for
 // a place to work on that. Meanwhile the connection holds no buffer.
 func (c *Conn) attend() error {
-	if err := c.raw.Read(readableNow); err != nil {
-		return err
+	if c.secure == nil || c.secure.drained {
+		if err := c.raw.Read(readableNow); err != nil {
+			return err
+		}
 	}
 	return c.takePlace()
 }
@@ -88,8 +91,8 @@ type shaking struct {
 // handshake; nothing is kept of the connection meanwhile but itself. The TLS
 // goes on what it returns, and the caller calls end when that has begun, or
 // failed. The deadline is set; after each wait for a place it is patience away.
-func (d *Door) shake(bare net.Conn, deadline time.Time, patience time.Duration, cancel <-chan struct{}) (*shaking, error) {
-	s := &shaking{Conn: bare, place: place{of: d.handshakes, peer: peerOf(bare)},
+func (d *Door) shake(bare net.Conn, peer netip.Addr, deadline time.Time, patience time.Duration, cancel <-chan struct{}) (*shaking, error) {
+	s := &shaking{Conn: bare, place: place{of: d.handshakes, peer: peer},
 		deadline: deadline, patience: patience, cancel: cancel}
 	raw := rawOf(bare)
 	if raw == nil {

@@ -29,7 +29,7 @@ func (l ListenConfig) bare() Transport {
 // and not all are closed, and that no other machine reaches one which is not
 // encrypted, unless its own text says so, or where nobody has to prove who they
 // are. asksWho tells that there are users.
-func (all ListenConfigs) Validate(c TLSConfig, asksWho bool) error {
+func (all ListenConfigs) Validate(c TLSConfig, proxies ProxyConfig, asksWho bool) error {
 	var errs []error
 	owners := map[string]string{}
 	count := 0
@@ -40,6 +40,9 @@ func (all ListenConfigs) Validate(c TLSConfig, asksWho bool) error {
 		}
 		for _, a := range addresses {
 			count++
+			if a.Proxy && len(proxies.Networks) == 0 {
+				errs = append(errs, fmt.Errorf("%s: listen: %q is for proxies, and proxy.networks does not say which are trusted", l.Section, a.Name))
+			}
 			for _, err := range a.check(c, l.Keys && a.Transport == OverDTLS, asksWho) {
 				errs = append(errs, fmt.Errorf("%s: listen: %q %w", l.Section, a.Name, err))
 			}

@@ -1,6 +1,7 @@
 package adapters
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -26,6 +27,7 @@ var carriers = []struct {
 	{"unix", func(t testing.TB) (net.Conn, net.Conn) {
 		return dialled(t, "unix:"+filepath.Join(t.TempDir(), "s"))
 	}},
+	{"tls", tlsPair},
 	{"websocket", webPair},
 }
 
@@ -46,10 +48,32 @@ func dialled(t testing.TB, addr string) (client, server net.Conn) {
 	return client, server
 }
 
+// tlsPair is TLS over TCP, after the handshake.
+func tlsPair(t testing.TB) (client, server net.Conn) {
+	t.Helper()
+	ca := newAuthority(t, "CA")
+	host := ca.server("host", "localhost")
+	c, s := dialled(t, "127.0.0.1:0")
+	to, from := tls.Client(c, &tls.Config{RootCAs: ca.pool(), ServerName: "localhost"}),
+		tls.Server(&wire{Conn: s, exact: true}, &tls.Config{Certificates: []tls.Certificate{host.Certificate}, DynamicRecordSizingDisabled: true})
+	done := make(chan error, 1)
+	go func() { done <- to.Handshake() }()
+	if err := errors.Join(from.Handshake(), <-done); err != nil {
+		t.Fatal(err)
+	}
+	return to, from
+}
+
 // narrow makes the system keep little of what is written to c.
 func narrow(c net.Conn) {
 	if ws, ok := c.(*websocketConn); ok {
 		c = ws.Conn
+	}
+	if secret, ok := c.(*tls.Conn); ok {
+		c = secret.NetConn()
+	}
+	if w, ok := c.(*wire); ok {
+		c = w.Conn
 	}
 	if b, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
 		_ = b.SetWriteBuffer(4096)

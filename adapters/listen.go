@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -21,7 +23,8 @@ const (
 
 // Gate is what listeners need to let clients in.
 type Gate struct {
-	TLS *TLSMaterial // nil: no listener has TLS
+	TLS     *TLSMaterial // nil: no listener has TLS
+	Proxies ProxyConfig  // valid
 }
 
 // Listener is an address that was bound for streams. Accept returns bare
@@ -29,8 +32,11 @@ type Gate struct {
 // own. Others call Ready.
 type Listener struct {
 	net.Listener
-	Address Address     // with ClientAuth, where it has TLS
-	tls     *tls.Config // nil: none
+	Address  Address     // with ClientAuth, where it has TLS
+	tls      *tls.Config // nil: none
+	proxies  proxies
+	patience time.Duration // of Ready
+	reported atomic.Int64  // when a failed opening was last told, in Unix seconds
 }
 
 // Listen binds an address for streams. On TCP an empty host is every address of
@@ -41,8 +47,11 @@ type Listener struct {
 // what to do.
 func (g Gate) Listen(a Address, alpn ...string) (*Listener, error) {
 	l := &Listener{Address: a}
+	var err error
 	if a.Proxy {
-		return nil, fmt.Errorf("listen on %s: PROXY headers are not read by this version", a.Name)
+		if l.proxies, err = g.Proxies.proxies(); err != nil {
+			return nil, fmt.Errorf("listen on %s: %w", a.Name, err)
+		}
 	}
 	if a.Transport == OverTLS {
 		if g.TLS == nil || len(g.TLS.Certificates()) == 0 {
@@ -53,22 +62,25 @@ func (g Gate) Listen(a Address, alpn ...string) (*Listener, error) {
 		}
 		l.tls = g.TLS.Config(a.ClientAuth, alpn...)
 	}
-	var err error
 	if a.Transport == OverUnix {
 		l.Listener, err = listenUnix(a.At)
 	} else {
 		l.Listener, err = listenTCP(a.At)
 	}
-	return l, err
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
-// Ready is a listener of connections that begin with TLS, where the Address says
-// so, by themselves when they are first read or written.
-func (l *Listener) Ready() net.Listener {
-	if l.tls == nil {
-		return l
+// report tells of a connection that was not opened, at most one a second: there
+// may be very many. The figures have all.
+func (l *Listener) report(log *slog.Logger, remote net.Addr, err error) {
+	level := slog.LevelDebug
+	if now := time.Now().Unix(); l.reported.Swap(now) != now {
+		level = slog.LevelInfo
 	}
-	return tls.NewListener(l, l.tls)
+	log.Log(context.Background(), level, "not let in", "listener", l.Address.Name, "remote", remote.String(), "error", err)
 }
 
 func listenTCP(at string) (net.Listener, error) {

@@ -221,7 +221,7 @@ func (m *material) named(name string) (*tls.Certificate, error) {
 // link of it is revoked.
 func (m *material) verify(sent []*x509.Certificate, now time.Time) error {
 	if len(sent) == 0 {
-		return errors.New("tls: no certificate")
+		return fmt.Errorf("%w: none", errClientCert)
 	}
 	between := x509.NewCertPool()
 	for _, c := range sent[1:] {
@@ -230,17 +230,17 @@ func (m *material) verify(sent []*x509.Certificate, now time.Time) error {
 	chains, err := sent[0].Verify(x509.VerifyOptions{Roots: m.clientCAs, Intermediates: between, CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
-		return fmt.Errorf("tls: client certificate: %w", err)
+		return fmt.Errorf("%w: %w", errClientCert, err)
 	}
 	for _, chain := range chains {
 		if !m.anyRevoked(chain) {
 			return nil
 		}
 	}
-	return errRevoked
+	return fmt.Errorf("%w: revoked", errClientCert)
 }
 
-var errRevoked = errors.New("tls: client certificate: revoked")
+var errClientCert = errors.New("tls: client certificate")
 
 func (m *material) anyRevoked(chain []*x509.Certificate) bool {
 	for i, c := range chain[:len(chain)-1] {

@@ -19,6 +19,8 @@ type outgoing struct {
 	next    int
 	sent    int // by the last push
 	sendErr error
+	secure  *secure // TLS; nil: none
+	sealed  int     // bytes from next on that were encrypted and are not all sent
 
 	push, pushWaiting func(fd uintptr) bool // kept, so that a write makes no closure
 }
@@ -172,6 +174,9 @@ func (o *Outbox) sendWaiting(fd uintptr) bool {
 
 // sendOnce is false when the socket is full or broken.
 func (o *Outbox) sendOnce(fd uintptr) bool {
+	if o.secure != nil {
+		return o.sendSealed(fd)
+	}
 	n, err := 0, error(nil)
 	if runs := o.out[o.next:]; len(runs) == 1 {
 		n, err = writeNow(fd, runs[0].b)
@@ -189,6 +194,30 @@ func (o *Outbox) sendOnce(fd uintptr) bool {
 	}
 	o.sendErr = os.NewSyscallError("write", err)
 	return false
+}
+
+// sendSealed is sendOnce over TLS. Bytes count as sent when the socket has all that
+// they were encrypted with.
+func (o *Outbox) sendSealed(fd uintptr) bool {
+	if o.advance(0); o.next == len(o.out) {
+		return true
+	}
+	if o.sealed == 0 {
+		if o.sealed, o.sendErr = o.secure.seal(o.out[o.next:]); o.sendErr != nil {
+			return false
+		}
+	}
+	done, err := o.secure.wire.flush(fd)
+	if err != nil {
+		o.sendErr = os.NewSyscallError("write", err)
+	}
+	if !done {
+		return false
+	}
+	n := o.sealed
+	o.sealed = 0
+	o.advance(n)
+	return true
 }
 
 // writeWaiting writes a part of out, waiting for the socket.

@@ -21,6 +21,7 @@ const (
 // reader is a connection's own input side; nobody else touches it.
 type reader struct {
 	raw      syscall.RawConn // nil: a carrier without a socket of its own
+	secure   *secure         // TLS on that socket; nil: none
 	rest     []byte          // a frame's beginning, kept while the socket is quiet
 	maxFrame int
 	loggedIn bool
@@ -131,7 +132,7 @@ func (c *Conn) readReady(fd uintptr) (stop bool) {
 	buf, have := c.unpack(lent.b)
 	for turn := 1; !stop; turn++ {
 		free := buf[have:c.reach(buf, have)]
-		n, err := readNow(fd, free)
+		n, err := c.readNow(fd, free)
 		if err == syscall.EAGAIN {
 			break
 		}
@@ -140,7 +141,8 @@ func (c *Conn) readReady(fd uintptr) (stop bool) {
 			c.readEnded(err)
 			continue
 		}
-		last := c.busy && n < min(fewBytes, len(free))
+		// Under TLS there may be more in hand, which nothing would wake it for.
+		last := c.busy && c.secure == nil && n < min(fewBytes, len(free))
 		if last {
 			c.skipRead()
 		}
@@ -155,6 +157,13 @@ func (c *Conn) readReady(fd uintptr) (stop bool) {
 	c.pack(buf, have, lent.b)
 	c.server.bufs.putRead(lent)
 	return stop || c.place.held // which is not kept while the client is silent
+}
+
+func (c *Conn) readNow(fd uintptr, b []byte) (int, error) {
+	if c.secure != nil {
+		return c.secure.readNow(fd, b)
+	}
+	return readNow(fd, b)
 }
 
 // readEnded notes why there is nothing more to read.
@@ -265,6 +274,10 @@ func (c *Conn) pack(buf []byte, have int, lent []byte) {
 func (c *Conn) feed(buf []byte, have int, lent []byte) ([]byte, int) {
 	if c.loggedIn { // before, the clock runs on, however often bytes come
 		c.alarm.Heard()
+	} else if speaksTLS(buf[:have]) {
+		c.server.unopened.count(errPlain)
+		c.err = errPlain
+		return lent, 0
 	}
 	used, err := c.proto.Feed(buf[:have])
 	c.proto.Idle()

@@ -25,7 +25,8 @@ type Server struct {
 
 	door *Door
 
-	refused [refusals]atomic.Uint64
+	refused  [refusals]atomic.Uint64
+	unopened unopened
 
 	mu        sync.Mutex
 	listeners []net.Listener
@@ -151,6 +152,7 @@ func (s *Server) ServeConn(nc net.Conn) { s.ServeConnAs(nc, s.open) }
 // ServeConnAs is ServeConn with a Protocol of its own for this connection, for
 // carriers that agreed with the client on something.
 func (s *Server) ServeConnAs(nc net.Conn, open func(*Conn) Protocol) {
+	nc = lifted(nc)
 	if peer := peerOf(nc); s.admitOrClose(nc, peer) {
 		s.start(&Conn{server: s, conn: nc, peer: peer}, open, s.cfg.LoginTimeout)
 	}
@@ -173,6 +175,10 @@ func (s *Server) start(c *Conn, open func(*Conn) Protocol, login time.Duration) 
 	c.raw, c.maxFrame = rawOf(c.conn), s.cfg.LoginBytes
 	c.place = place{of: s.door.logIns, peer: c.peer}
 	c.Outbox = newOutbox(c.conn, c.raw, s.bufs, s.cfg.OutboxBytes)
+	if t, ok := c.conn.(*secure); ok && c.raw != nil {
+		t.direct(c.raw, s.bufs)
+		c.secure, c.Outbox.secure = t, t
+	}
 	c.Outbox.broken = c.writeFailed
 	s.wheel.Set(&c.alarm, login, c.timeout)
 	c.proto = open(c)
@@ -189,12 +195,7 @@ func (s *Server) serve(c *Conn) {
 
 // peerOf is whom the limits of one network address count: the address, of IPv6
 // the /64, as a client has all of that. Unix sockets have none.
-func peerOf(c net.Conn) netip.Addr {
-	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		return Peer(a.AddrPort().Addr())
-	}
-	return netip.Addr{}
-}
+func peerOf(c net.Conn) netip.Addr { return Peer(addrOf(c.RemoteAddr())) }
 
 // Peer is whom limits of one network address count: an address of IPv4, or the
 // first of an IPv6 /64.
@@ -217,10 +218,8 @@ func (s *Server) admit(peer netip.Addr) refusal {
 		return stopping
 	case s.cfg.MaxConnections > 0 && s.admitted >= s.cfg.MaxConnections:
 		return tooMany
-	case known && s.cfg.MaxPerPeer > 0 && p.open >= s.cfg.MaxPerPeer:
-		return tooManyOfPeer
-	case known && p.pending >= s.cfg.MaxPending:
-		return tooManyPending
+	case known && s.peerFull(p) != notRefused:
+		return s.peerFull(p)
 	}
 	if why := s.door.enter(peer); why != notRefused {
 		return why
@@ -230,6 +229,16 @@ func (s *Server) admit(peer netip.Addr) refusal {
 	s.peers[peer] = p
 	s.admitted++
 	s.wg.Add(1)
+	return notRefused
+}
+
+func (s *Server) peerFull(p peerCount) refusal {
+	switch {
+	case s.cfg.MaxPerPeer > 0 && p.open >= s.cfg.MaxPerPeer:
+		return tooManyOfPeer
+	case p.pending >= s.cfg.MaxPending:
+		return tooManyPending
+	}
 	return notRefused
 }
 
@@ -253,6 +262,14 @@ func (s *Server) leave(c *Conn) {
 	s.door.leave(c.peer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.uncount(c)
+	delete(s.conns, c)
+	s.admitted--
+	s.wg.Done()
+}
+
+// uncount takes c off its peer's figures. With mu held.
+func (s *Server) uncount(c *Conn) {
 	p := s.peers[c.peer]
 	p.open--
 	if !c.loggedIn {
@@ -262,9 +279,6 @@ func (s *Server) leave(c *Conn) {
 	if p.open == 0 {
 		delete(s.peers, c.peer)
 	}
-	delete(s.conns, c)
-	s.admitted--
-	s.wg.Done()
 }
 
 // Shutdown stops accepting, tells every client, closes the connections and

@@ -10,7 +10,7 @@ func (c Config) checkListeners() error {
 		{Section: "amqp", Listen: c.AMQP.Listen},
 		{Section: "coap", Listen: c.CoAP.Listen, Packets: true, Keys: c.CoAP.PSKFile != ""},
 		{Section: "http", Listen: c.HTTP.Listen},
-	}.Validate(c.TLS, c.asksWho())
+	}.Validate(c.TLS, c.Proxy, c.asksWho())
 }
 
 // asksWho tells whether clients have to prove who they are.

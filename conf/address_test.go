@@ -78,6 +78,7 @@ func TestExposedAddresses(t *testing.T) {
 	} {
 		cfg := DefaultConfig()
 		cfg.MQTT.Listen = []string{c.listen}
+		cfg.Proxy.Networks = []string{"127.0.0.1", "unix"}
 		for _, s := range strings.Fields(c.set) {
 			switch s {
 			case "users":

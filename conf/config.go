@@ -34,6 +34,7 @@ type Config struct {
 	HTTP      admin.Config             `toml:"http"`
 	WebSocket adapters.WebSocketConfig `toml:"websocket"`
 	TLS       adapters.TLSConfig       `toml:"tls"`
+	Proxy     adapters.ProxyConfig     `toml:"proxy"`
 	Log       Log                      `toml:"log"`
 	Process   Process                  `toml:"process"`
 	Policies  core.PolicyConfigs       `toml:"policies"`
@@ -74,6 +75,7 @@ func DefaultConfig() Config {
 		HTTP:      admin.DefaultConfig(),
 		WebSocket: adapters.DefaultWebSocketConfig(),
 		TLS:       adapters.DefaultTLSConfig(),
+		Proxy:     adapters.DefaultProxyConfig(),
 		Log:       Log{Level: "info", Format: "text"},
 		Process:   Process{Grace: 10 * time.Second, GCHeadroom: 64 << 20},
 	}
@@ -112,6 +114,7 @@ func (c Config) Validate() error {
 		section("http", c.HTTP.Validate()),
 		section("websocket", c.WebSocket.Validate()),
 		section("tls", c.TLS.Validate()),
+		section("proxy", c.Proxy.Validate()),
 		section("log", c.Log.Validate()),
 		section("process", c.Process.Validate()),
 		section("policies", c.Policies.Validate()),

@@ -78,7 +78,7 @@ func (s *Server) Serve(l net.Listener) error {
 		return fmt.Errorf("http server: %w", net.ErrClosed)
 	}
 	if bare, ok := l.(*adapters.Listener); ok {
-		l = bare.Ready()
+		l = bare.Ready(s.http.ReadHeaderTimeout)
 	}
 	s.wg.Go(func() {
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {

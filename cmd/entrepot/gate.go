@@ -11,5 +11,5 @@ import (
 func newGate(cfg conf.Config, again *reloads, log *slog.Logger) (adapters.Gate, error) {
 	material, err := adapters.NewTLSMaterial(cfg.TLS, log)
 	again.add("tls", material.Read)
-	return adapters.Gate{TLS: material}, err
+	return adapters.Gate{TLS: material, Proxies: cfg.Proxy}, err
 }
