@@ -97,7 +97,7 @@ func (d *door) identifyPage(r *http.Request, a asker) (asker, error) {
 func (d *door) logIn(r *http.Request, a asker, user, password string) (asker, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), loginTime)
 	defer cancel()
-	who, err := d.broker.Authenticate(ctx, auth.Credentials{Protocol: overHTTP, Remote: a.remote,
+	who, err := d.broker.Authenticate(ctx, auth.Credentials{Protocol: overHTTP, Listener: listenerOf(r), Remote: a.remote,
 		User: user, Password: password, Certificate: certificate(r)})
 	switch {
 	case err == nil:

@@ -33,6 +33,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	closing bool
+	names   map[net.Listener]string // as the settings have them
 	wg      sync.WaitGroup
 }
 
@@ -44,7 +45,7 @@ func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[
 	audit := log
 	log = log.With("protocol", "http")
 	broker, _ := realms.Broker("")
-	s := &Server{log: log, limit: cfg.MaxConnections, paths: http.NewServeMux(), commands: map[string]bool{},
+	s := &Server{log: log, limit: cfg.MaxConnections, paths: http.NewServeMux(), commands: map[string]bool{}, names: map[net.Listener]string{},
 		door: &door{broker: broker, visits: newVisits(broker, cfg), log: audit}}
 	s.routes(realms, ready)
 	s.paths.Handle("GET /metrics", s.mayRead("metrics", metrics(realms, refused, own, log)))
@@ -56,6 +57,7 @@ func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[
 		IdleTimeout:       cfg.IdleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ConnState:         s.count,
+		BaseContext:       s.base,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	return s
@@ -79,6 +81,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 	if bare, ok := l.(*adapters.Listener); ok {
 		l = bare.Ready(s.http.ReadHeaderTimeout)
+		s.names[l] = bare.Address.Name
 	}
 	s.wg.Go(func() {
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -121,4 +124,19 @@ func (s *Server) count(c net.Conn, state http.ConnState) {
 	case http.StateClosed, http.StateHijacked:
 		s.open.Add(-1)
 	}
+}
+
+// listenerKey finds in a request's context the name of the listener that it came to.
+type listenerKey struct{}
+
+func (s *Server) base(l net.Listener) context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return context.WithValue(context.Background(), listenerKey{}, s.names[l])
+}
+
+// listenerOf is that name, "" if it has none.
+func listenerOf(r *http.Request) string {
+	name, _ := r.Context().Value(listenerKey{}).(string)
+	return name
 }

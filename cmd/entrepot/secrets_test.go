@@ -28,7 +28,7 @@ type leaks struct {
 	said        bytes.Buffer // answers, errors and outputs
 }
 
-// Fault 58: secrets are nowhere in logs, answers, figures, errors and outputs,
+// fault 58: secrets are nowhere in logs, answers, figures, errors and outputs,
 // however a client logs in or fails to, and whatever an operator asks for.
 func TestSecretsStaySecret(t *testing.T) {
 	dir := t.TempDir()

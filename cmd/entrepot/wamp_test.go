@@ -125,3 +125,67 @@ func TestWAMPOrigins(t *testing.T) {
 		t.Errorf("unknown sub-protocol: %v, %v", resp, err)
 	}
 }
+
+// The page's session is the user's who logged in there, until the log-out; the
+// cookie is nothing without the page's origin, and to who does not ask for it.
+func TestWAMPCookie(t *testing.T) {
+	b := withUsers(t)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.http+"/login", strings.NewReader(`{"user":"ann","password":"p:w"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Origin", b.http)
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	cookie := strings.Split(resp.Header.Get("Set-Cookie"), ";")[0]
+	hello := func(origin, cookie, method string) (*websocket.Conn, string) {
+		h := http.Header{"Cookie": {cookie}}
+		if origin != "" {
+			h.Set("Origin", origin)
+		}
+		c, _, err := (&websocket.Dialer{Subprotocols: []string{"wamp.2.json"}}).Dial(strings.Replace(b.http, "http", "ws", 1)+"/ws", h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if err := c.WriteMessage(websocket.TextMessage, []byte(`[1,"realm1",{"roles":{"caller":{}},"authmethods":["`+method+`"]}]`)); err != nil {
+			t.Fatal(err)
+		}
+		_, m, err := c.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, string(m)
+	}
+	c, m := hello(b.http, cookie, "cookie")
+	if !strings.HasPrefix(m, "[2,") || !strings.Contains(m, `"authid":"ann"`) || !strings.Contains(m, `"authmethod":"cookie"`) {
+		t.Errorf("welcome %s", m)
+	}
+	for _, bad := range [][3]string{{"", cookie, "cookie"}, {b.http, cookie, "anonymous"}, {b.http, cookie + "x", "cookie"}, {b.http, "", "cookie"}} {
+		if _, m := hello(bad[0], bad[1], bad[2]); !strings.HasPrefix(m, "[3,") {
+			t.Errorf("%q: %s", bad, m)
+		}
+	}
+	r, err = http.NewRequestWithContext(t.Context(), http.MethodPost, b.http+"/logout", strings.NewReader(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Origin", b.http)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Cookie", cookie)
+	if resp, err = http.DefaultClient.Do(r); err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	_ = c.SetReadDeadline(time.Now().Add(limit))
+	if _, _, err := c.ReadMessage(); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("after the log-out: %v", err)
+	}
+	if _, m := hello(b.http, cookie, "cookie"); !strings.HasPrefix(m, "[3,") {
+		t.Errorf("after the log-out: %s", m)
+	}
+}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Fault 58: credentials are printed without what proves them, however.
+// fault 58: credentials are printed without what proves them, however.
 func TestCredentialsPrintNoSecret(t *testing.T) {
 	c := Credentials{Protocol: "mqtt", User: "ann", ClientID: "c", Password: "sesame"}
 	var log bytes.Buffer
