@@ -7,7 +7,7 @@ import (
 )
 
 // Guarded tells whether clients have to prove who they are.
-func (b *Broker) Guarded() bool { return b.users.Load() != nil }
+func (b *Broker) Guarded() bool { return b.Door() != nil }
 
 // Allowed asks the policy about what somebody without a session does: the
 // admin right, for who asks over HTTP. Errors: ErrNotAllowed.
@@ -19,9 +19,9 @@ func (b *Broker) Allowed(who auth.Principal, a auth.Action, o auth.Object) error
 	return nil
 }
 
-// Stands tells whether what somebody proved at log-in still holds: false once
-// the users were set anew without this one.
+// Stands tells whether what somebody without a session proved at log-in, over
+// HTTP, still holds: not once the door was set anew and does not vouch for it.
 func (b *Broker) Stands(who auth.Principal) bool {
-	u := b.users.Load()
-	return u == nil && who.User == "" || u.Has(who.User)
+	d := b.Door()
+	return d == nil && who.User == "" || d != nil && d.Vouches("http", who)
 }

@@ -57,17 +57,18 @@ func (c Config) Validate() error {
 // Broker is one realm: a name space with its exchanges, queues, sessions and
 // retained messages. All methods may be called from any goroutine.
 type Broker struct {
-	cfg      Config
-	realm    string
-	engine   Engine
-	policy   auth.Policy
-	users    atomic.Pointer[auth.Users] // nil: everybody is welcome
-	log      *slog.Logger
-	retained *retainedStore
-	groups   groups
-	vault    *vault // nil: nothing is kept over a restart
-	lastID   atomic.Uint64
-	alarms   alarms
+	cfg       Config
+	realm     string
+	engine    Engine
+	policy    auth.Policy
+	logins    logins
+	log       *slog.Logger
+	retained  *retainedStore
+	groups    groups
+	vault     *vault // nil: nothing is kept over a restart
+	lastID    atomic.Uint64
+	alarms    alarms
+	deadlines deadlines
 
 	procedures procedures
 	replies    replies
@@ -112,6 +113,7 @@ func (b *Broker) Close() {
 	}
 	b.retained.stopTimers()
 	b.alarms.end()
+	b.deadlines.end()
 	if b.vault != nil {
 		b.vault.debts.end()
 	}

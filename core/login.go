@@ -4,32 +4,136 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"entrepot/core/auth"
 )
 
-// SetUsers says who may log in from now on; nil, as before the first call,
-// welcomes everybody. Who is in stays.
-func (b *Broker) SetUsers(u *auth.Users) { b.users.Store(u) }
+// logins is who may come in, and what is remembered of those who wanted to.
+type logins struct {
+	door    atomic.Pointer[auth.Door] // nil: everybody is welcome
+	backoff auth.Backoff
+	lines   lines
+}
+
+// SetDoor says who may log in from now on; nil, as before the first call,
+// welcomes everybody. Who is in and would not come in any more as the same is
+// ended, with EndRefused, before SetDoor returns: a user who is gone or whose
+// line has changed, a token whose key is gone.
+func (b *Broker) SetDoor(d *auth.Door) {
+	b.logins.door.Store(d)
+	b.End(EndRefused, func(s *Session) bool { return !d.Vouches(front(s.origin.Protocol), s.Principal()) })
+}
+
+// front is the protocol that a session's log-in came by: adapters keep sessions
+// under names of their own, such as stomp-durable.
+func front(protocol string) string {
+	for i := range len(protocol) {
+		if protocol[i] == '-' {
+			return protocol[:i]
+		}
+	}
+	return protocol
+}
+
+// Door is who may log in; nil welcomes everybody.
+func (b *Broker) Door() *auth.Door { return b.logins.door.Load() }
 
 // Authenticate proves who a client is by what it brings and returns that, for
-// Hello; without users that is an anonymous client, whatever it says. With
-// users it takes tens of milliseconds, and longer when many log in at once:
-// hold no lock, and let ctx end. Errors: ErrNotAllowed for an anonymous client,
-// an unknown name, a wrong password, which the client is not to tell apart;
-// ErrTimeout when ctx ended first.
+// Hello; without a door that is an anonymous client, whatever it says. It may
+// take tens of milliseconds, and longer when many log in at once: hold no lock,
+// and let ctx end. Errors: ErrNotAllowed for an anonymous client, an unknown
+// name, a wrong password, which the client is not to tell apart; ErrTimeout when
+// ctx ended first, or there were so many failures that it was not looked at.
 func (b *Broker) Authenticate(ctx context.Context, c auth.Credentials) (auth.Principal, error) {
-	users := b.users.Load()
-	if users == nil {
+	d := b.logins.door.Load()
+	if d == nil {
 		return auth.Principal{ClientID: c.ClientID}, nil
 	}
-	switch err := users.Check(ctx, c.User, c.Password); {
+	if b.logins.backoff.Blocked(c, time.Now()) {
+		b.refused(c, auth.TooMany, c.User)
+		return auth.Principal{}, fmt.Errorf("log-in: %w: too many failures", ErrTimeout)
+	}
+	p, err := d.Admit(ctx, c)
+	var r *auth.Refusal
+	switch {
 	case err == nil:
-		return auth.Principal{User: c.User, ClientID: c.ClientID}, nil
-	case errors.Is(err, auth.ErrBusy):
-		return auth.Principal{}, fmt.Errorf("log-in: %w", ErrTimeout)
-	default:
-		b.log.Debug("log-in refused", "reason", err)
+		b.logins.backoff.Passed(c)
+		return p, nil
+	case errors.As(err, &r):
+		if r.Reason.Guess() {
+			b.logins.backoff.Failed(d.Backoff(), c, time.Now())
+		}
+		b.refused(c, r.Reason, r.User)
+		b.log.Debug("log-in refused", "protocol", c.Protocol, "remote", c.Remote, "reason", err)
 		return auth.Principal{}, fmt.Errorf("log-in: %w", ErrNotAllowed)
 	}
+	b.refused(c, auth.Busy, c.User)
+	return auth.Principal{}, fmt.Errorf("log-in: %w", ErrTimeout)
+}
+
+// refused counts a log-in that was refused, and tells the log.
+func (b *Broker) refused(c auth.Credentials, why auth.Reason, user string) {
+	b.mu.Lock()
+	p := b.protocolLocked(c.Protocol)
+	if p.refused == nil {
+		p.refused = map[auth.Reason]uint64{}
+	}
+	p.refused[why]++
+	b.mu.Unlock()
+	b.logins.lines.write(b.log, auth.Audit{Act: "login", Outcome: auth.Refused, Reason: string(why),
+		Protocol: c.Protocol, Listener: c.Listener, User: user, ClientID: c.ClientID, Remote: c.Remote})
+}
+
+// refusedID is refused for a client id that is another user's.
+func (b *Broker) refusedID(h *Hello) {
+	at, _ := netip.ParseAddrPort(h.Remote) // a unix socket has none
+	b.refused(auth.Credentials{Protocol: h.Protocol, ClientID: h.ClientID, Remote: at.Addr()}, auth.BadClientID, h.Principal.User)
+}
+
+// lines bounds what refused log-ins write to the log: some at once, then a few
+// in a second. What was left out is counted in the next.
+type lines struct {
+	mu    sync.Mutex
+	left  float64
+	paid  time.Time
+	quiet int
+}
+
+const (
+	linesAtOnce    = 50
+	linesPerSecond = 5
+)
+
+func (l *lines) write(log *slog.Logger, a auth.Audit) {
+	quiet, ok := l.take(time.Now())
+	if !ok {
+		return
+	}
+	if quiet > 0 {
+		log = log.With("left_out", quiet)
+	}
+	a.Write(log)
+}
+
+// take tells whether a line may be written, and how many were not before it.
+func (l *lines) take(now time.Time) (quiet int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.paid.IsZero() {
+		l.left, l.paid = linesAtOnce, now
+	}
+	l.left = min(linesAtOnce, l.left+linesPerSecond*now.Sub(l.paid).Seconds())
+	l.paid = now
+	if l.left < 1 {
+		l.quiet++
+		return 0, false
+	}
+	l.left--
+	quiet, l.quiet = l.quiet, 0
+	return quiet, true
 }

@@ -16,7 +16,7 @@ import (
 func withAnn(t *testing.T, log *slog.Logger) *house {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "users")
-	if _, err := auth.SetUser(path, "ann", "secret"); err != nil {
+	if _, err := auth.ChangeUser(path, "ann", auth.Change{Password: "secret"}); err != nil {
 		t.Fatal(err)
 	}
 	users, err := auth.ReadUsers(path)
@@ -24,7 +24,7 @@ func withAnn(t *testing.T, log *slog.Logger) *house {
 		t.Fatal(err)
 	}
 	b := core.NewBroker(core.DefaultConfig(), "realm", local.New(quiet()), nil, log)
-	b.SetUsers(users)
+	b.SetDoor(auth.NewDoor(users))
 	return &house{t, context.Background(), nil, b}
 }
 
@@ -73,13 +73,12 @@ func TestEverybodyIsAnonymous(t *testing.T) {
 	})
 }
 
-// Names and passwords are all that decides: a failed log-in leaves nothing
-// behind.
-func TestRefusedLogInLeavesNothing(t *testing.T) {
+// A failed log-in leaves nothing behind but a count.
+func TestRefusedLogInLeavesACount(t *testing.T) {
 	h := withAnn(t, quiet())
-	_, err := h.broker.Authenticate(h.ctx, auth.Credentials{User: "ann", Password: "wrong"})
+	_, err := h.broker.Authenticate(h.ctx, auth.Credentials{Protocol: "mqtt", User: "ann", Password: "wrong"})
 	h.wantError(err, core.ErrNotAllowed)
-	if st := h.broker.Stats(); st.Sessions != 0 || len(st.Protocols) != 0 {
+	if st := h.broker.Stats(); st.Sessions != 0 || len(st.Protocols) != 1 || st.Protocols["mqtt"].RefusedLogins["password"] != 1 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -54,7 +54,8 @@ type pendingWill struct {
 // found and goes on. An older connection of the same name is fenced off before
 // Connect returns: none of its verbs runs any more and its consumers are
 // cancelled. Errors: ErrClosed when the broker stops; ErrFull for a new session
-// that would go to a disk which is full or failed.
+// that would go to a disk which is full or failed; ErrNotAllowed where there is a
+// session of that name that another user began, which goes on as if nothing was.
 func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, err error) {
 	if err := checkHello(h); err != nil {
 		return nil, false, err
@@ -70,6 +71,9 @@ func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, 
 			return nil, false, err
 		}
 		resumed, ok, err := r.enter(s)
+		if errors.Is(err, ErrNotAllowed) {
+			b.refusedID(&h)
+		}
 		if err != nil {
 			return nil, false, fmt.Errorf("session %q: %w", h.ClientID, err)
 		}
@@ -77,6 +81,11 @@ func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, 
 			continue
 		}
 		b.opened(s)
+		if !b.Door().Vouches(front(h.Protocol), h.Principal) {
+			// The door changed between the log-in and here.
+			s.Close(CloseNormal)
+			return nil, false, fmt.Errorf("session %q: %w any more", h.ClientID, ErrNotAllowed)
+		}
 		if s.wrote {
 			err = s.synced()
 		}
@@ -140,6 +149,9 @@ func (r *record) enter(s *Session) (resumed, ok bool, err error) {
 	if r.gone {
 		return false, false, nil
 	}
+	if r.foreign(s) {
+		return false, false, fmt.Errorf("%w: it is another user's", ErrNotAllowed)
+	}
 	s.wrote = r.onDisk
 	old, known := r.current, r.id != 0
 	// A session that does not outlive its connection is none to resume.
@@ -172,6 +184,13 @@ func (r *record) enter(s *Session) (resumed, ok bool, err error) {
 		User: s.hello.Principal.User, Session: r.id}
 	s.wrote = s.wrote || r.onDisk
 	return resumed, true, nil
+}
+
+// foreign tells whether the client session was begun by another user than s's.
+// One without a user, from before there were users, is whose asks first, as it
+// always was; without a door there are no users, only names. With r.mu held.
+func (r *record) foreign(s *Session) bool {
+	return r.id != 0 && r.user != "" && r.user != s.hello.Principal.User && r.broker.Door() != nil
 }
 
 // kick fences an older connection off and keeps its will for settleWill.
@@ -213,6 +232,7 @@ func (r *record) willDue() {
 func (w *pendingWill) publish() {
 	s := w.session
 	as := &Session{broker: s.broker, rec: s.rec, hello: s.hello, origin: s.origin, drops: s.drops}
+	as.renewed.Store(s.renewed.Load())
 	if err := as.admit(w.message); err != nil {
 		s.drops.Add(refusal(err), 1)
 		return
@@ -220,12 +240,13 @@ func (w *pendingWill) publish() {
 	s.broker.publishOwn(w.message, s.unheard.get(w.message.Retain))
 }
 
-// leave ends the hold of s; nothing happens when s was taken over.
-func (r *record) leave(s *Session, reason CloseReason) {
+// leave ends the hold of s; nothing happens, and false is returned, when s was
+// taken over.
+func (r *record) leave(s *Session, reason CloseReason) bool {
 	r.mu.Lock()
 	defer r.unlock()
 	if r.current != s {
-		return
+		return false
 	}
 	s.fence(reason == CloseShutdown)
 	r.current = nil
@@ -237,12 +258,13 @@ func (r *record) leave(s *Session, reason CloseReason) {
 	}
 	if r.expiry == 0 {
 		r.end()
-		return
+		return true
 	}
 	if r.expiry > 0 && !r.broker.stopping() {
 		r.armExpiry(r.expiry)
 	}
 	r.keep()
+	return true
 }
 
 // armExpiry ends the session after d, unless a connection comes.

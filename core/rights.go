@@ -30,7 +30,7 @@ func (s *Session) allow(a auth.Action, o auth.Object) error {
 	if s.broker.policy == nil {
 		return nil
 	}
-	if err := s.broker.policy.Check(s.hello.Principal, a, o); err != nil {
+	if err := s.broker.policy.Check(s.Principal(), a, o); err != nil {
 		s.broker.log.Debug("refused by policy", "protocol", s.origin.Protocol, "client", s.hello.ClientID,
 			"action", a.String(), "object", o.Name, "reason", err)
 		return fmt.Errorf("%s %q: %w", a, o.Name, ErrNotAllowed)

@@ -91,8 +91,11 @@ type Session struct {
 	ended   atomic.Bool
 	wrote   bool // something of the record is, or was, on the disk; Connect's
 	grants  grants
-	paced   uint64 // of Traffic.In, at the last Pace
-	calls   sessionCalls
+	renewed atomic.Pointer[auth.Principal] // nil: as in hello
+	// deadline is the broker's, under deadlines.mu.
+	deadline *deadline
+	paced    uint64 // of Traffic.In, at the last Pace
+	calls    sessionCalls
 
 	// verbs is held shared by every verb that changes what the session has in
 	// the engine, so that fence can wait for those that run.

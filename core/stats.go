@@ -1,6 +1,10 @@
 package core
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"entrepot/core/auth"
+)
 
 // Traffic counts one connection's messages and payload bytes. In is counted by
 // Session.Publish; Out by the adapter as it hands a message to its client.
@@ -28,6 +32,8 @@ type ProtocolStats struct {
 	Connected                  uint64
 	In, InBytes, Out, OutBytes uint64
 	Dropped                    map[string]uint64 // by reason
+	// RefusedLogins are by reason, see auth.Reason.
+	RefusedLogins map[string]uint64
 }
 
 // Stats is the broker's state at one moment.
@@ -47,6 +53,7 @@ type protocol struct {
 	open      map[*Session]struct{}
 	connected uint64
 	past      ProtocolStats // of sessions that ended
+	refused   map[auth.Reason]uint64
 }
 
 // Drops is the counter of a protocol's dropped messages.
@@ -78,9 +85,13 @@ func (b *Broker) opened(s *Session) {
 	p := b.protocolLocked(s.origin.Protocol)
 	p.open[s] = struct{}{}
 	p.connected++
+	if until := s.hello.Principal.Until; !until.IsZero() {
+		b.deadlines.set(s, until)
+	}
 }
 
 func (b *Broker) closed(s *Session) {
+	b.deadlines.clear(s)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.protocolLocked(s.origin.Protocol)
@@ -105,6 +116,10 @@ func (b *Broker) Stats() Stats {
 			s.Traffic.addTo(&sum)
 		}
 		sum.Dropped = map[string]uint64{}
+		sum.RefusedLogins = map[string]uint64{}
+		for why, n := range p.refused {
+			sum.RefusedLogins[string(why)] = n
+		}
 		p.drops.Each(func(r DropReason, n uint64) { sum.Dropped[r.String()] = n })
 		st.Protocols[name] = sum
 	}

@@ -2,12 +2,17 @@ package admin
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha512"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -49,19 +54,33 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
+// readUsers are users whose lines are the same each time.
 func readUsers(t *testing.T, names ...string) *auth.Users {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "users")
+	var text strings.Builder
 	for _, name := range names {
-		if _, err := auth.SetUser(path, name, backwards(name)); err != nil {
-			t.Fatal(err)
-		}
+		sum := sha512.Sum512([]byte(backwards(name) + "saltsalt"))
+		fmt.Fprintf(&text, "%s:$6$c2FsdHNhbHQ=$%s\n", name, base64.StdEncoding.EncodeToString(sum[:]))
+	}
+	path := filepath.Join(t.TempDir(), "users")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	users, err := auth.ReadUsers(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return users
+}
+
+// proved is a user who logged in.
+func proved(t *testing.T, b *core.Broker, name string) auth.Principal {
+	t.Helper()
+	who, err := b.Authenticate(context.Background(), auth.Credentials{Protocol: "http", User: name, Password: backwards(name)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return who
 }
 
 func backwards(name string) (out string) {
@@ -100,7 +119,7 @@ func unserved(t *testing.T) *rig {
 			t.Fatal(err)
 		}
 	}
-	b.SetUsers(readUsers(t, "ann", "bob", "carl"))
+	b.SetDoor(auth.NewDoor(readUsers(t, "ann", "bob", "carl")))
 	web := New(DefaultConfig(), core.NewRealms(b), always, func() map[string]map[string]uint64 { return nil }, log)
 	web.SetToken("operator")
 	web.HandleQueues(b)
@@ -303,7 +322,7 @@ func TestVisitOfAUserWhoIsGone(t *testing.T) {
 	g := guarded(t)
 	anns, _, _ := g.logIn("ann", "nna")
 	bobs, _, _ := g.logIn("bob", "bob")
-	g.broker.SetUsers(readUsers(t, "bob"))
+	g.broker.SetDoor(auth.NewDoor(readUsers(t, "bob")))
 	for secret, want := range map[string]bool{anns: false, bobs: true} {
 		_, body := g.do(request{path: "/", cookie: secret, headers: []string{"Accept", "text/html"}})
 		if strings.Contains(body, "data-user") != want {
@@ -329,11 +348,11 @@ func TestVisitsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
 		b := core.NewBroker(core.DefaultConfig(), "/", engine.New(log), nil, log)
-		b.SetUsers(readUsers(t, "ann"))
+		b.SetDoor(auth.NewDoor(readUsers(t, "ann")))
 		s := New(DefaultConfig(), core.NewRealms(b), always, func() map[string]map[string]uint64 { return nil }, log)
 		v := s.door.visits
 		idle, longest := DefaultConfig().VisitIdle, DefaultConfig().VisitLongest
-		ann := auth.Principal{User: "ann"}
+		ann := proved(t, b, "ann")
 
 		used, unused := v.begin(ann), v.begin(ann)
 		time.Sleep(idle - time.Second)
@@ -374,7 +393,9 @@ func TestVisitsEnd(t *testing.T) {
 			t.Error("a closed page goes on for ever")
 		}
 
-		secret = v.begin(auth.Principal{User: "ann", Until: time.Now().Add(time.Minute)})
+		brief := ann
+		brief.Until = time.Now().Add(time.Minute)
+		secret = v.begin(brief)
 		time.Sleep(time.Minute + time.Second)
 		if v.find(asPage(secret)) != nil {
 			t.Error("goes on after what was proved ended")
@@ -386,12 +407,13 @@ func TestVisitsEnd(t *testing.T) {
 func TestVisitsAreBounded(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	b := core.NewBroker(core.DefaultConfig(), "/", engine.New(log), nil, log)
-	b.SetUsers(readUsers(t, "ann", "bob"))
+	b.SetDoor(auth.NewDoor(readUsers(t, "ann", "bob")))
 	v := newVisits(b, DefaultConfig())
-	others := v.begin(auth.Principal{User: "bob"})
-	first := v.begin(auth.Principal{User: "ann"})
+	ann := proved(t, b, "ann")
+	others := v.begin(proved(t, b, "bob"))
+	first := v.begin(ann)
 	for range mostUserVisit {
-		v.begin(auth.Principal{User: "ann"})
+		v.begin(ann)
 	}
 	if v.find(asPage(first)) != nil || v.find(asPage(others)) == nil || len(v.open) != mostUserVisit+1 {
 		t.Errorf("%d open", len(v.open))
@@ -413,7 +435,7 @@ func TestVisitsAreBounded(t *testing.T) {
 // flags are stricter.
 func TestVisitOfAForeignPage(t *testing.T) {
 	g := unserved(t)
-	secret := g.server.door.visits.begin(auth.Principal{User: "ann"})
+	secret := g.server.door.visits.begin(proved(t, g.broker, "ann"))
 	r := asPage(secret)
 	r.Header.Set("Origin", "http://localhost:3000")
 	if g.server.Visit(r) != nil {
@@ -438,9 +460,9 @@ func TestRemoteAskers(t *testing.T) {
 	g := unserved(t)
 	ask := func(users bool, authorize func(*http.Request)) int {
 		if users {
-			g.broker.SetUsers(readUsers(t, "ann"))
+			g.broker.SetDoor(auth.NewDoor(readUsers(t, "ann")))
 		} else {
-			g.broker.SetUsers(nil)
+			g.broker.SetDoor(nil)
 		}
 		r := httptest.NewRequest("GET", "http://broker.example"+QueuesPath, nil)
 		r.RemoteAddr = "192.0.2.1:5"

@@ -227,14 +227,14 @@ func (s *theatre) drops(rest string) error {
 func (s *theatre) welcome(rest string) error {
 	name, password, _ := strings.Cut(rest, " ")
 	path := filepath.Join(s.t.TempDir(), "users")
-	if _, err := auth.SetUser(path, name, password); err != nil {
+	if _, err := auth.ChangeUser(path, name, auth.Change{Password: password}); err != nil {
 		return err
 	}
 	users, err := auth.ReadUsers(path)
 	if err != nil {
 		return err
 	}
-	s.broker.SetUsers(users)
+	s.broker.SetDoor(auth.NewDoor(users))
 	return nil
 }
 

@@ -121,14 +121,14 @@ func TestShutdown(t *testing.T) {
 func TestUnknownClients(t *testing.T) {
 	_, b, c := listening(t)
 	path := filepath.Join(t.TempDir(), "users")
-	if _, err := auth.SetUser(path, "ann", "secret"); err != nil {
+	if _, err := auth.ChangeUser(path, "ann", auth.Change{Password: "secret"}); err != nil {
 		t.Fatal(err)
 	}
 	users, err := auth.ReadUsers(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.SetUsers(users)
+	b.SetDoor(auth.NewDoor(users))
 	for _, code := range []codes.Code{codes.GET, codes.PUT, codes.POST, codes.DELETE} {
 		p := exchangeOn(t, c, &outgoingPacket{kind: message.Confirmable, code: code, id: uint16(code), options: options([]string{"t", "a"})})
 		if p.code != codes.Unauthorized {

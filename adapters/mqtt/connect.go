@@ -112,7 +112,6 @@ func (c *conn) hello(p *packets.Packet, will *brought) (h core.Hello, err error)
 			p.Properties.AssignedClientID = h.ClientID
 		}
 	}
-	h.Principal = auth.Principal{ClientID: h.ClientID}
 	if p.Connect.WillFlag {
 		h.Will, err = c.will(p, will)
 	}
@@ -137,31 +136,34 @@ func (s *Server) expiry(seconds uint32) time.Duration {
 
 // logIn proves the user name by the password (3.1.3.5, 3.1.3.6). It may take its
 // time, which is this client's own.
-func (c *conn) logIn(b *core.Broker, p *packets.Packet) (user string, err error) {
+func (c *conn) logIn(b *core.Broker, p *packets.Packet, clientID string) (auth.Principal, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.server.cfg.Limits.LoginTimeout)
 	defer cancel()
 	who, err := b.Authenticate(ctx, auth.Credentials{Protocol: protocolName,
-		ClientID: p.Connect.ClientIdentifier, User: string(p.Connect.Username), Password: string(p.Connect.Password)})
+		ClientID: clientID, User: string(p.Connect.Username), Password: string(p.Connect.Password)})
 	switch {
 	case errors.Is(err, core.ErrNotAllowed):
 		err = fault{badLogIn, "user name or password is wrong"}
 	case err != nil:
 		err = fault{unavailable, err.Error()}
 	}
-	return who.User, err
+	return who, err
 }
 
 // enter opens the session and says so.
 func (c *conn) enter(p *packets.Packet, h core.Hello) error {
 	broker, _ := c.server.realms.Broker("")
-	user, err := c.logIn(broker, p)
+	who, err := c.logIn(broker, p, h.ClientID)
 	if err != nil {
 		return c.turnAway(p.ProtocolVersion, err)
 	}
-	h.Principal.User = user
+	h.Principal = who
 	s, resumed, err := broker.Connect(context.Background(), h)
+	if errors.Is(err, core.ErrNotAllowed) {
+		err = fault{badClientID, "the client identifier may not be used"}
+	}
 	if err != nil {
-		return c.turnAway(p.ProtocolVersion, fault{unavailable, err.Error()})
+		return c.turnAway(p.ProtocolVersion, orUnavailable(err))
 	}
 	st, known := s.State().(*session)
 	lasts := s.Lasting()
@@ -182,6 +184,14 @@ func (c *conn) enter(p *packets.Packet, h core.Hello) error {
 	release := st.attach(c, c.window(p))
 	c.greet(p, h, resumed && (known || lasts))
 	return c.restore(release)
+}
+
+// orUnavailable is a fault as it is, and any other error as one of the broker's.
+func orUnavailable(err error) error {
+	if f, ok := errors.AsType[fault](err); ok {
+		return f
+	}
+	return fault{unavailable, err.Error()}
 }
 
 // begin is a session's state: new, or of a restored session.

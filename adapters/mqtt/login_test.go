@@ -14,7 +14,7 @@ func someUsers(t *testing.T) *auth.Users {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "users")
 	for name, password := range map[string]string{"ann": "secret", "Jörg": "geheim"} {
-		if _, err := auth.SetUser(path, name, password); err != nil {
+		if _, err := auth.ChangeUser(path, name, auth.Change{Password: password}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestLogIn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newTheatre(t, testConfig())
 				s.version = version
-				s.broker.SetUsers(users)
+				s.broker.SetDoor(auth.NewDoor(users))
 				defer s.end()
 				want := []string{"a< connack ...", "a> pingreq", "a< pingresp"}
 				if !c.accepted {
@@ -76,7 +76,7 @@ func TestRefusedLogInHasNoEffect(t *testing.T) {
 	users := someUsers(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := newTheatre(t, testConfig())
-		s.broker.SetUsers(users)
+		s.broker.SetDoor(auth.NewDoor(users))
 		defer s.end()
 		for step := range strings.Lines(`a> connect id=a username=ann password=secret
 			a< connack ...
@@ -107,7 +107,9 @@ func TestUserIsStamped(t *testing.T) {
 			cfg := testConfig()
 			cfg.OriginProperty = true
 			s := newTheatre(t, cfg)
-			s.broker.SetUsers(c.users)
+			if c.users != nil {
+				s.broker.SetDoor(auth.NewDoor(c.users))
+			}
 			defer s.end()
 			for step := range strings.Lines(`a> connect id=a username=ann password=secret
 				a< connack ...

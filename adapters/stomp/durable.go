@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"entrepot/core"
-	"entrepot/core/auth"
 )
 
 // durableProtocol names the sessions of durable subscriptions. Each is a session of its
@@ -77,7 +76,7 @@ func (c *conn) durableName(f *frame) string {
 func (c *conn) durableHello(name string) core.Hello {
 	return core.Hello{
 		Protocol:  durableProtocol,
-		Principal: auth.Principal{User: c.user, ClientID: c.clientID},
+		Principal: c.session.Principal(),
 		ClientID:  name,
 		Remote:    c.conn.RemoteAddr(),
 		Resumable: true,

@@ -20,7 +20,7 @@ func withUsers(t *testing.T) (addr string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "users")
 	for name, password := range map[string]string{"ann": "se:cret", "bob": "geheim"} {
-		if _, err := auth.SetUser(path, name, password); err != nil {
+		if _, err := auth.ChangeUser(path, name, auth.Change{Password: password}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -29,7 +29,7 @@ func withUsers(t *testing.T) (addr string) {
 		t.Fatal(err)
 	}
 	addr, broker := testServer(t, DefaultConfig())
-	broker.SetUsers(users)
+	broker.SetDoor(auth.NewDoor(users))
 	return addr
 }
 

@@ -256,14 +256,14 @@ func (tr *transcript) wire(body string) []byte {
 // welcome makes a user known.
 func (tr *transcript) welcome(name, password string) {
 	path := filepath.Join(tr.t.TempDir(), "users")
-	if _, err := auth.SetUser(path, name, password); err != nil {
+	if _, err := auth.ChangeUser(path, name, auth.Change{Password: password}); err != nil {
 		tr.t.Fatal(err)
 	}
 	users, err := auth.ReadUsers(path)
 	if err != nil {
 		tr.t.Fatal(err)
 	}
-	tr.broker.SetUsers(users)
+	tr.broker.SetDoor(auth.NewDoor(users))
 }
 
 func (tr *transcript) send(c *pipeClient, body string) {

@@ -202,9 +202,12 @@ func (s *transcript) start(cfg Config) {
 	core1.MaxMessage = 1 << 20
 	s.broker = core.NewBroker(core1, "/", local.New(log), nil, log)
 	if len(s.users) > 0 {
-		s.broker.SetUsers(testUsers(s.t, s.users))
+		s.broker.SetDoor(auth.NewDoor(testUsers(s.t, s.users)))
 	}
 	s.server = New(cfg, adapters.DefaultWebSocketConfig(), core.NewRealms(s.broker), log)
+	if len(s.users) > 0 { // who is nobody may not be there
+		return
+	}
 	var err error
 	if s.other, _, err = s.broker.Connect(context.Background(), core.Hello{Protocol: "mqtt", ClientID: "other"}); err != nil {
 		s.t.Fatal(err)
@@ -212,7 +215,9 @@ func (s *transcript) start(cfg Config) {
 }
 
 func (s *transcript) end() {
-	s.other.Close(core.CloseNormal)
+	if s.other != nil {
+		s.other.Close(core.CloseNormal)
+	}
 	if err := s.server.Shutdown(context.Background()); err != nil {
 		s.t.Error(err)
 	}
@@ -227,7 +232,7 @@ func testUsers(t *testing.T, all []string) *auth.Users {
 	path := filepath.Join(t.TempDir(), "users")
 	for _, u := range all {
 		name, password, _ := strings.Cut(u, " ")
-		if _, err := auth.SetUser(path, name, password); err != nil {
+		if _, err := auth.ChangeUser(path, name, auth.Change{Password: password}); err != nil {
 			t.Fatal(err)
 		}
 	}

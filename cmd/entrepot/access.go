@@ -7,15 +7,17 @@ import (
 )
 
 // access reads who may log in, nil for everybody, and what nobody may do.
-func access(c auth.Config, log *slog.Logger) (*auth.Users, auth.Policy, error) {
+func access(c auth.Config, log *slog.Logger) (*auth.Door, auth.Policy, error) {
 	policy, err := c.Policy()
-	if err != nil || c.Users == "" {
-		return nil, policy, err
-	}
-	users, err := auth.ReadUsers(c.Users)
 	if err != nil {
 		return nil, nil, err
 	}
-	log.Info("users", "file", c.Users, "number", users.Len())
-	return users, policy, nil
+	door, err := c.Door()
+	if err != nil {
+		return nil, nil, err
+	}
+	if door != nil {
+		log.Info("users", "file", c.Users, "number", door.Users(), "token_keys", len(c.Token.Keys), "certificates", c.Certificate.User)
+	}
+	return door, policy, nil
 }

@@ -69,7 +69,7 @@ func setPassword(c *cobra.Command, file, name string) (did string, err error) {
 	if err != nil {
 		return "", err
 	}
-	replaced, err := auth.SetUser(file, name, password)
+	replaced, err := auth.ChangeUser(file, name, auth.Change{Password: password})
 	if replaced {
 		return "has a new password", err
 	}

@@ -98,7 +98,7 @@ func newLog(l conf.Log, to io.Writer) *slog.Logger {
 
 // serve runs a broker until ctx ends, and stops it in order.
 func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
-	users, policy, err := access(cfg.Auth, log)
+	door, policy, err := access(cfg.Auth, log)
 	if err != nil {
 		return settings(err)
 	}
@@ -117,7 +117,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	broker.SetUsers(users)
+	broker.SetDoor(door)
 	broker.Probe(kept.probes())
 	realms := core.NewRealms(broker)
 	var ready atomic.Bool

@@ -30,6 +30,7 @@ type Audit struct {
 	User     string // who was proved, for a refused log-in who it said it was
 	ClientID string
 	Remote   netip.Addr // the zero Addr is a unix socket or a pipe
+	Listener string     // as in Credentials
 }
 
 // mostAudit bounds each value of a line, in bytes.
@@ -53,7 +54,11 @@ func (a Audit) attrs() []slog.Attr {
 	if a.ClientID != "" {
 		attrs = append(attrs, slog.String("client", printable(a.ClientID)))
 	}
-	attrs = append(attrs, slog.String("remote", remote), slog.String("act", a.Act))
+	attrs = append(attrs, slog.String("remote", remote))
+	if a.Listener != "" {
+		attrs = append(attrs, slog.String("listener", a.Listener))
+	}
+	attrs = append(attrs, slog.String("act", a.Act))
 	if a.Object != "" {
 		attrs = append(attrs, slog.String("object", printable(a.Object)))
 	}

@@ -114,7 +114,9 @@ func TestBadDenyLists(t *testing.T) {
 			}
 		}
 	}
-	if err := (Config{Users: "/no/such/file"}).Validate(); err != nil {
+	good := DefaultConfig()
+	good.Users = "/no/such/file"
+	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
 }

@@ -22,6 +22,8 @@ type Credentials struct {
 	// Certificate is what the client proved by its TLS handshake, verified up
 	// to an authority of the settings; nil if none.
 	Certificate *x509.Certificate
+	// CRA is what a WAMP client signed in place of a password; nil if it did not.
+	CRA *CRA
 	// PSK is the identity that the client proved by its DTLS handshake; "" if
 	// none.
 	PSK string
@@ -40,3 +42,7 @@ func (c Credentials) LogValue() slog.Value { return slog.StringValue(c.String())
 
 // MarshalText is for what writes values in a form of its own.
 func (c Credentials) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// CRA is a challenge (WAMP, Challenge Response Authentication) and the client's
+// signature of it. Whoever made the challenge takes it once.
+type CRA struct{ Challenge, Signature string }

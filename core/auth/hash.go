@@ -71,20 +71,22 @@ func Hash(password string) (string, error) {
 	return a.String(), nil
 }
 
-// parseHash reads argon2id in PHC form, and bcrypt. Its errors do not show the
-// text.
+// parseHash reads argon2id in PHC form, bcrypt, and what mosquitto writes. Its
+// errors do not show the text.
 func parseHash(text string) (hash, error) {
 	switch scheme, _, _ := strings.Cut(strings.TrimPrefix(text, "$"), "$"); {
 	case text == "":
 		return nil, errors.New("no hash behind the name")
 	case text[0] != '$':
-		return nil, errors.New("no hash of a password: neither argon2id nor bcrypt")
+		return nil, errors.New("no hash of a password: neither argon2id nor bcrypt nor mosquitto's")
 	case scheme == "argon2id":
 		return parseArgon(text)
 	case slices.Contains([]string{"2a", "2b", "2y"}, scheme):
 		return parseBcrypt(text)
+	case scheme == "6" || scheme == "7":
+		return parseSHA(text)
 	}
-	return nil, errors.New("a hash of another kind: argon2id and bcrypt ($2a$, $2b$, $2y$) are known")
+	return nil, errors.New("a hash of another kind: argon2id, bcrypt ($2a$, $2b$, $2y$) and mosquitto's ($6$, $7$) are known")
 }
 
 func parseArgon(text string) (hash, error) {

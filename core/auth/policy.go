@@ -1,10 +1,14 @@
 // Package auth says who a client is and what it may do: one policy for every
 // protocol, decided on canonical names only, never on a protocol's spelling.
 //
-// credentials.go is what a client brings, users.go checks names and passwords, userfile.go reads and edits the file
-// that they stand in, hash.go knows what stands there of a password. policy.go
-// is what the core asks, config.go the settings and the policy that they make,
-// audit.go the line that the log gets of log-ins and of what operators do.
+// credentials.go is what a client brings, door.go decides who that is. It asks
+// users.go for names and passwords (userfile.go reads the file that they stand
+// in, useredit.go edits it, account.go is a line of it, hash.go and mosquitto.go
+// know what stands there of a password, cra.go the keys of WAMP-CRA), token.go
+// for JSON Web Tokens, certificate.go for TLS certificates. backoff.go slows down
+// those who guess. policy.go is what the core asks then, config.go the settings
+// and the policy that they make, audit.go the line that the log gets of log-ins
+// and of what operators do.
 package auth
 
 import "time"
@@ -16,6 +20,12 @@ type Principal struct {
 	Groups   []string
 	// Until is when what it proved ends; the zero Time is never.
 	Until time.Time
+	// Limits are the user's own.
+	Limits Limits
+
+	by      method
+	account mark // of the user's line; zero: there was none
+	key     mark // of the key or rule that proved it
 }
 
 // Action is what a principal wants to do.

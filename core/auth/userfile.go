@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"unicode"
 	"unicode/utf8"
 )
@@ -19,27 +16,45 @@ const (
 	maxName     = 255
 )
 
-// ReadUsers reads a file of users, one NAME:HASH a line: argon2id in PHC form,
-// or bcrypt. A line that is anything else, an empty one too, and a name that
-// comes twice are errors, with the line's number; none is passed over. A file
-// without lines is one of no users: nobody may log in.
+// ReadUsers reads a file of users, one a line:
+//
+//	NAME:HASH KEY=VALUE …
+//
+// The hash is argon2id in PHC form, bcrypt, or one of mosquitto's; * is none, so
+// that no password lets that user in. Behind it may stand, each once, after a
+// single blank:
+//
+//	groups=a,b             for the rules of what a user may do
+//	protocols=mqtt,amqp    the user comes in by these alone
+//	listeners=ADDRESS,…    and on these, as the settings have them
+//	networks=10.0.0.0/8,…  and from these
+//	max-connections=N      how many connections the user may have open
+//	max-messages=N         how many messages it may publish in a second
+//	max-bytes=N            and how many bytes of payload
+//	psk=HEX                the key for DTLS, whose identity is the name
+//	cra=PASSES$SALT$KEY    the key for WAMP-CRA
+//
+// A line that is anything else, an empty one too, and a name that comes twice
+// are errors, with the line's number; none is passed over. A file without lines
+// is one of no users: nobody may log in.
 func ReadUsers(path string) (*Users, error) {
 	lines, err := readLines(path)
 	if err != nil {
 		return nil, err
 	}
-	hashes := make(map[string]hash, len(lines))
+	names, accounts := make([]string, len(lines)), make([]account, len(lines))
 	for i, l := range lines {
-		hashes[l.name], err = parseHash(l.hash)
-		if err != nil {
+		names[i] = l.name
+		if accounts[i], err = parseAccount(l.name, l.rest); err != nil {
 			return nil, fmt.Errorf("users file %s:%d: user %s: %w", path, i+1, l.name, err)
 		}
 	}
-	return newUsers(hashes), nil
+	return newUsers(names, accounts), nil
 }
 
-// userLine is one line of the file; the hash is not looked at yet.
-type userLine struct{ name, hash string }
+// userLine is one line of the file; what stands behind the name is not looked
+// at yet.
+type userLine struct{ name, rest string }
 
 // readLines reads the file, and holds the names to CheckName and to be
 // different.
@@ -52,7 +67,7 @@ func readLines(path string) ([]userLine, error) {
 	first := map[string]int{}
 	for raw := range bytes.Lines(text) {
 		n := len(lines) + 1
-		name, hash, ok := strings.Cut(strings.TrimSuffix(string(raw), "\n"), ":")
+		name, rest, ok := strings.Cut(strings.TrimSuffix(string(raw), "\n"), ":")
 		if !ok {
 			return nil, fmt.Errorf("users file %s:%d: not NAME:HASH", path, n)
 		}
@@ -63,7 +78,7 @@ func readLines(path string) ([]userLine, error) {
 			return nil, fmt.Errorf("users file %s:%d: user %s is in line %d already", path, n, name, earlier)
 		}
 		first[name] = n
-		lines = append(lines, userLine{name, hash})
+		lines = append(lines, userLine{name, rest})
 	}
 	return lines, nil
 }
@@ -104,92 +119,4 @@ func CheckName(name string) error {
 		return fmt.Errorf("user's name %q: letters, digits, signs and single blanks only", name)
 	}
 	return nil
-}
-
-// SetUser gives a user a password and tells whether the user was there before.
-// The file is made when there is none; its other lines stay as they are. It is
-// replaced as a whole, by one that only its owner can read.
-func SetUser(path, name, password string) (replaced bool, err error) {
-	if err := CheckName(name); err != nil {
-		return false, err
-	}
-	lines, err := readLines(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	line := userLine{name: name}
-	if line.hash, err = Hash(password); err != nil {
-		return false, err
-	}
-	for i, l := range lines {
-		if l.name == name {
-			lines[i], replaced = line, true
-		}
-	}
-	if !replaced {
-		lines = append(lines, line)
-	}
-	return replaced, writeLines(path, lines)
-}
-
-// DeleteUser takes a user out of the file; an error when there is no such user.
-func DeleteUser(path, name string) error {
-	lines, err := readLines(path)
-	if err != nil {
-		return err
-	}
-	for i, l := range lines {
-		if l.name == name {
-			return writeLines(path, append(lines[:i], lines[i+1:]...))
-		}
-	}
-	return fmt.Errorf("users file %s: no user %s", path, name)
-}
-
-// writeLines replaces the file, or what a link of that name leads to: whoever
-// reads meanwhile, or after a crash, finds the old lines or the new.
-func writeLines(path string, lines []userLine) error {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	var text bytes.Buffer
-	for _, l := range lines {
-		fmt.Fprintf(&text, "%s:%s\n", l.name, l.hash)
-	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("users file: %w", err)
-	}
-	_, err = temp.Write(text.Bytes())
-	err = errors.Join(err, keepOwner(temp, path), temp.Sync(), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		// The first error is what counts.
-		_ = os.Remove(temp.Name())
-		return fmt.Errorf("users file: %w", err)
-	}
-	return syncFolder(filepath.Dir(path))
-}
-
-// keepOwner gives the new file to the old one's owner, so that root may edit
-// the file of the broker's user.
-func keepOwner(f *os.File, path string) error {
-	info, err := os.Stat(path)
-	if err != nil { // a new one is the caller's
-		return nil
-	}
-	if s, ok := info.Sys().(*syscall.Stat_t); ok && int(s.Uid) != os.Geteuid() {
-		return f.Chown(int(s.Uid), int(s.Gid))
-	}
-	return nil
-}
-
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("users file: %w", err)
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

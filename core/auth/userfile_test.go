@@ -69,11 +69,11 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-func TestSetUser(t *testing.T) {
+func TestChangeUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users")
 	set := func(name, password string, replaces bool) {
 		t.Helper()
-		replaced, err := SetUser(path, name, password)
+		replaced, err := ChangeUser(path, name, Change{Password: password})
 		if err != nil || replaced != replaces {
 			t.Fatalf("%s: %v, %v", name, replaced, err)
 		}
@@ -105,11 +105,11 @@ func TestSetUser(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 	for _, name := range []string{"", "a:b", "#a", " a", "a\n"} {
-		if _, err := SetUser(path, name, "x"); err == nil {
+		if _, err := ChangeUser(path, name, Change{Password: "x"}); err == nil {
 			t.Errorf("%q is a name", name)
 		}
 	}
-	if _, err := SetUser(path, "ann", ""); err == nil {
+	if _, err := ChangeUser(path, "dora", Change{}); err == nil {
 		t.Error("an empty password is one")
 	}
 	if text := strings.Join(after, "\n"); read(t, path) != text {
@@ -134,7 +134,7 @@ func TestDeleteUser(t *testing.T) {
 func TestBrokenFileStaysAsItIs(t *testing.T) {
 	text := "ann:x\n\nbob:y\n"
 	path := userFile(t, text)
-	_, err := SetUser(path, "ann", "z")
+	_, err := ChangeUser(path, "ann", Change{Password: "z"})
 	if err == nil || !strings.Contains(err.Error(), ":2: not NAME:HASH") || DeleteUser(path, "ann") == nil || read(t, path) != text {
 		t.Errorf("%v, %s", err, read(t, path))
 	}
@@ -147,7 +147,7 @@ func TestUserFileBehindALink(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := SetUser(link, "ann", "x"); err != nil {
+	if _, err := ChangeUser(link, "ann", Change{Password: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 || !strings.HasPrefix(read(t, path), "ann:") {
@@ -163,7 +163,7 @@ func TestFolderThatCannotBeWritten(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(path), 0o500); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := SetUser(path, "ann", "x"); !errors.Is(err, os.ErrPermission) || read(t, path) != "ann:x\n" {
+	if _, err := ChangeUser(path, "ann", Change{Password: "x"}); !errors.Is(err, os.ErrPermission) || read(t, path) != "ann:x\n" {
 		t.Error(err)
 	}
 }

@@ -2,38 +2,50 @@ package auth
 
 import (
 	"context"
-	"errors"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
 	"fmt"
-	"hash/maphash"
+	"maps"
 	"runtime"
+	"slices"
 )
 
-// Errors that Check returns, wrapped.
-var (
-	// ErrRefused is an anonymous log-in, an unknown name, a wrong or empty
-	// password; clients are not told which.
-	ErrRefused = errors.New("log-in refused")
-	// ErrBusy is a log-in that was not looked at in time.
-	ErrBusy = errors.New("too many log-ins at once")
-)
-
-// Users are those who may log in, with the hashes of their passwords. They do
-// not change. The nil *Users welcomes everybody, whatever name they give.
+// Users are those who may log in, as a file says. They do not change. The nil
+// *Users are nobody.
 type Users struct {
-	hashes map[string]hash
-	decoys []hash // never empty
-	seed   maphash.Seed
-	slots  chan struct{} // one for each comparison that may run
+	accounts map[string]account
+	decoys   []hash        // never empty
+	salted   []*craKey     // those that there are
+	secret   []byte        // what is made up for unknown names comes from it
+	slots    chan struct{} // one for each comparison that may run
 }
 
-func newUsers(hashes map[string]hash) *Users {
-	u := &Users{hashes: hashes, seed: maphash.MakeSeed(), slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
-	for _, h := range hashes {
-		u.decoys = append(u.decoys, h)
+// newUsers expects the users in the file's order.
+func newUsers(names []string, accounts []account) *Users {
+	u := &Users{accounts: make(map[string]account, len(names)), slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+	for i, name := range names {
+		u.accounts[name] = accounts[i]
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.accounts)) {
+		a := u.accounts[name]
+		if a.hash != nil {
+			u.decoys = append(u.decoys, a.hash)
+		}
+		if a.cra != nil {
+			u.salted = append(u.salted, a.cra)
+		}
 	}
 	if len(u.decoys) == 0 {
 		u.decoys = []hash{fresh()}
 	}
+	seed := [16]byte{}
+	if len(accounts) > 0 {
+		seed = accounts[0].mark
+	}
+	sum := sha256.Sum256(append([]byte("decoys "), seed[:]...))
+	u.secret = sum[:]
 	return u
 }
 
@@ -42,7 +54,7 @@ func (u *Users) Len() int {
 	if u == nil {
 		return 0
 	}
-	return len(u.hashes)
+	return len(u.accounts)
 }
 
 // Check returns nil when the password is the user's, else an error that wraps
@@ -51,19 +63,19 @@ func (u *Users) Len() int {
 // once, comparisons take half of the processors at most (but one at least);
 // the rest of the callers wait.
 //
-// A name that is not there costs as much as one that is: its password is
-// compared with another user's hash, each time the same one's, so that the time
-// tells no more of names than the answer does.
+// A name that is not there, or has no password, costs as much as one that has:
+// its password is compared with another user's hash, each time the same one's,
+// so that the time tells no more of names than the answer does. That holds in a
+// file of different kinds of hashes too: from outside, the name might be one
+// with a hash of any of them.
 func (u *Users) Check(ctx context.Context, name, password string) error {
-	if u == nil {
-		return nil
+	if name == "" || password == "" || u == nil { // whatever the file says of it
+		return refuse(BadPassword, name, "no name or no password")
 	}
-	if name == "" || password == "" { // whatever the file says of it
-		return fmt.Errorf("no name or no password: %w", ErrRefused)
-	}
-	h, known := u.hashes[name]
+	h := u.accounts[name].hash
+	known := h != nil
 	if !known {
-		h = u.decoys[maphash.String(u.seed, name)%uint64(len(u.decoys))]
+		h = u.decoys[u.pick(name, len(u.decoys))]
 	}
 	select {
 	case u.slots <- struct{}{}:
@@ -75,16 +87,33 @@ func (u *Users) Check(ctx context.Context, name, password string) error {
 		return fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
 	}
 	if fits := h.fits(password); !fits || !known {
-		return fmt.Errorf("user %q: %w", name, ErrRefused)
+		return refuse(BadPassword, name, "no such user, or not the password")
 	}
 	return nil
 }
 
-// Has tells whether there is a user of that name.
-func (u *Users) Has(name string) bool {
+// made is what the secret makes of a name.
+func (u *Users) made(what, name string) []byte {
+	h := hmac.New(sha256.New, u.secret)
+	h.Write([]byte(what + "\x00" + name))
+	return h.Sum(nil)
+}
+
+// pick is a number below n, the same each time for a name.
+func (u *Users) pick(name string, n int) int {
+	return int(binary.BigEndian.Uint64(u.made("pick", name)) % uint64(n))
+}
+
+// decoyText looks like rand.Text.
+func (u *Users) decoyText(what, name string) string {
+	return base32.StdEncoding.EncodeToString(u.made(what, name))
+}
+
+// find is what the file says of a user; nothing of one that it does not have.
+func (u *Users) find(name string) (a account, listed bool) {
 	if u == nil {
-		return false
+		return a, false
 	}
-	_, ok := u.hashes[name]
-	return ok
+	a, listed = u.accounts[name]
+	return a, listed
 }

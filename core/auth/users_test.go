@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -90,9 +91,9 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestNilUsersWelcomeEverybody(t *testing.T) {
+func TestNilUsersAreNobody(t *testing.T) {
 	var u *Users
-	if err := u.Check(t.Context(), "", ""); err != nil || u.Len() != 0 {
+	if err := u.Check(t.Context(), "ann", "x"); !errors.Is(err, ErrRefused) || u.Len() != 0 {
 		t.Error(err, u.Len())
 	}
 }
@@ -106,6 +107,16 @@ func TestNobodyMayLogIn(t *testing.T) {
 	if err := u.Check(t.Context(), "ann", password); !errors.Is(err, ErrRefused) {
 		t.Error(err)
 	}
+}
+
+// hashed are users of whom only the hashes are known.
+func hashed(hashes map[string]hash) *Users {
+	var names []string
+	var accounts []account
+	for name, h := range hashes {
+		names, accounts = append(names, name), append(accounts, account{hash: h})
+	}
+	return newUsers(names, accounts)
 }
 
 // counted is a hash that counts comparisons.
@@ -123,7 +134,7 @@ func (c counted) fits(password string) bool {
 // the hash of a user: always the same one's, and never of success.
 func TestUnknownNameCostsAsMuch(t *testing.T) {
 	var ann, bob atomic.Int64
-	u := newUsers(map[string]hash{"ann": counted{"a", &ann}, "bob": counted{"b", &bob}})
+	u := hashed(map[string]hash{"ann": counted{"a", &ann}, "bob": counted{"b", &bob}})
 	used := map[string]bool{}
 	for _, name := range strings.Fields("ann bob c d e f g h i j k l m n o p q r s t u v w x y z") {
 		var which string
@@ -169,7 +180,7 @@ func (s slow) fits(string) bool {
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most, busy, in atomic.Int64
-		u := newUsers(map[string]hash{"ann": slow{&running, &most}})
+		u := hashed(map[string]hash{"ann": slow{&running, &most}})
 		slots := max(1, runtime.GOMAXPROCS(0)/2)
 		for range 10 * slots {
 			go func() {
@@ -190,4 +201,22 @@ func TestFlood(t *testing.T) {
 			t.Errorf("%d at once, %d in, %d busy; %d slots", most.Load(), in.Load(), busy.Load(), slots)
 		}
 	})
+}
+
+// [faults C 60] among hashes of different kinds an unknown name costs what one
+// of the users costs: no name has a time of its own.
+func TestDecoysOfMixedKinds(t *testing.T) {
+	u, err := ReadUsers(userFile(t, "ann:"+mosquitto6+"\nbob:"+bcrypted(t, "2b", password)+"\ncleo:* groups=a\ndora:"+mosquitto7+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	for i := range 300 {
+		name := strings.Repeat("x", i+1)
+		h := u.decoys[u.pick(name, len(u.decoys))]
+		kinds[fmt.Sprintf("%T", h)]++
+	}
+	if len(u.decoys) != 3 || kinds["auth.sha"] < 100 || kinds["auth.blowfish"] < 50 {
+		t.Errorf("%d decoys, %v", len(u.decoys), kinds)
+	}
 }
