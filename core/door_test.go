@@ -127,7 +127,7 @@ func TestClientIDIsItsUsers(t *testing.T) {
 		h.again("id", h.as("ann", nil)).Close(core.CloseLost)
 		pass(time.Minute + time.Second) // the session ended, and the id is free
 		h.fresh("id", h.as("bob", nil))
-		if n := h.broker.Stats().Protocols["mqtt"].RefusedLogins["client_id"]; n != 4 {
+		if n := h.broker.Stats().Protocols["mqtt"].RefusedLogins["client_id"]; n != 3 {
 			t.Errorf("%d refused", n)
 		}
 		// From before there were users, it is whose asks first.
@@ -150,6 +150,25 @@ func TestAnonymousTakesNothing(t *testing.T) {
 		h.wantError(err, core.ErrNotAllowed)
 		h.fresh("other", asCoAP)
 		h.again("other", h.as("ann", nil), asCoAP)
+	})
+}
+
+// Adapters keep sessions under names of their own; what counts is the protocol by
+// which the client came in.
+func TestSessionsUnderOtherNames(t *testing.T) {
+	bubble(t, func(h *house) {
+		var e endings
+		h.broker.SetDoor(door(t, "ann:%s"))
+		for _, protocol := range []string{"coap", "coap-watch"} {
+			h.fresh("a", func(c *core.Hello) { c.Protocol, c.Kick = protocol, e.of(protocol) })
+		}
+		for _, protocol := range []string{"stomp-durable", "coaps", "", "-coap"} {
+			_, _, err := h.broker.Connect(h.ctx, hello("a", func(c *core.Hello) { c.Protocol = protocol }))
+			h.wantError(err, core.ErrNotAllowed)
+		}
+		h.fresh("a", h.as("ann", nil), func(c *core.Hello) { c.Protocol = "stomp-durable" })
+		h.broker.SetDoor(door(t, "ann:%s", "bob:%s"))
+		h.want(&e, "")
 	})
 }
 

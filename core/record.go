@@ -63,6 +63,9 @@ func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, 
 	if !h.Resumable {
 		h.Expiry = 0
 	}
+	if err := b.vouched(&h); err != nil {
+		return nil, false, err
+	}
 	p := b.protocol(h.Protocol)
 	s = &Session{broker: b, hello: h, drops: &p.drops, unheard: p.unheard}
 	for {
@@ -81,10 +84,12 @@ func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, 
 			continue
 		}
 		b.opened(s)
-		if !b.Door().Vouches(front(h.Protocol), h.Principal) {
-			// The door changed between the log-in and here.
+		if err := b.vouched(&h); err != nil { // the door changed meanwhile
+			if !resumed {
+				s.SetExpiry(0)
+			}
 			s.Close(CloseNormal)
-			return nil, false, fmt.Errorf("session %q: %w any more", h.ClientID, ErrNotAllowed)
+			return nil, false, err
 		}
 		if s.wrote {
 			err = s.synced()
@@ -107,6 +112,14 @@ func checkHello(h Hello) error {
 		return invalid("user name is not UTF-8 without NUL and U+FFFF")
 	}
 	return nil
+}
+
+// vouched is an error where the log-in is not, or no more, one by the door.
+func (b *Broker) vouched(h *Hello) error {
+	if b.Door().Vouches(front(h.Protocol), h.Principal) {
+		return nil
+	}
+	return fmt.Errorf("session %q: %w any more", h.ClientID, ErrNotAllowed)
 }
 
 // record finds or makes the record for a newcomer.

@@ -69,6 +69,9 @@ func setPassword(c *cobra.Command, file, name string) (did string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if password == "" {
+		return "", errors.New("the password is empty")
+	}
 	replaced, err := auth.ChangeUser(file, name, auth.Change{Password: password})
 	if replaced {
 		return "has a new password", err
