@@ -3,6 +3,7 @@ package auth
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestNothingDenied(t *testing.T) {
@@ -118,5 +119,51 @@ func TestBadDenyLists(t *testing.T) {
 	good.Users = "/no/such/file"
 	if err := good.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What makes no sense is said with its key, before any file is looked for.
+func TestBadLogInSettings(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"anonymous: ":          func(c *Config) { c.Anonymous = []string{"mqtt", "telnet"} },
+		"token: user_claim":    func(c *Config) { c.Token.UserClaim = "" },
+		"token: leeway":        func(c *Config) { c.Token.Leeway = -time.Second },
+		"certificate: user":    func(c *Config) { c.Certificate.User = "ann" },
+		"backoff: user":        func(c *Config) { c.Backoff.User = -1 },
+		"backoff: longest":     func(c *Config) { c.Backoff.Longest = time.Millisecond },
+		"backoff: longest: fr": func(c *Config) { c.Backoff.Longest = 2 * time.Hour },
+	} {
+		c := DefaultConfig()
+		change(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A door may be of tokens or certificates alone; a users file without lines is
+// one of nobody.
+func TestDoorsWithoutUsers(t *testing.T) {
+	k := newKeyring(t)
+	tokens, certificates := DefaultConfig(), DefaultConfig()
+	tokens.Token = k.config("ed.pem")
+	certificates.Certificate.User = "{cn}"
+	for i, c := range []Config{tokens, certificates} {
+		d, err := c.Door()
+		if err != nil || d == nil || d.Users() != 0 {
+			t.Fatal(d, err)
+		}
+		for _, from := range []Credentials{{}, {User: "ann"}, {User: "ann", Password: "x"}, {Password: "x"}} {
+			if _, err := d.Admit(t.Context(), from); err == nil {
+				t.Errorf("%d: %+v is let in", i, from)
+			}
+		}
+	}
+	empty := doorOf(t, "", nil)
+	if _, err := empty.Admit(t.Context(), Credentials{User: "ann", Password: "x"}); err == nil {
+		t.Error("let in by an empty file")
 	}
 }
