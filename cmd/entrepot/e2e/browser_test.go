@@ -32,7 +32,7 @@ func TestBrowserLogIn(t *testing.T) {
 	needBrowser(t)
 	users := filepath.Join(t.TempDir(), "users")
 	const password = "p:w <b>"
-	if _, err := userfile.SetUser(users, "ann", password); err != nil {
+	if _, err := userfile.ChangeUser(users, "ann", userfile.Change{Password: password}); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("ENTREPOT_AUTH_USERS", users)
