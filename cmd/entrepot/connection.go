@@ -27,6 +27,9 @@ func (n *connection) flags(c *cobra.Command, topic string) {
 	f.StringVarP(&n.options.Version, "mqtt-version", "V", "5", "MQTT `VERSION`, 3.1.1 or 5")
 	f.StringVar(&n.options.Host, "host", "/", "STOMP host header `NAME`, for some brokers the virtual host")
 	f.StringVar(&n.options.Socket, "unix", "", "connect to the unix socket `PATH` instead of the URL's host")
+	f.StringVar(&n.options.CAs, "cafile", "", "trust the CAs in `FILE` instead of the system's (mqtts://, stomps://)")
+	f.StringVar(&n.options.Cert, "cert", "", "show the broker the certificate in `FILE`")
+	f.StringVar(&n.options.Key, "key", "", "`FILE` of that certificate's key")
 	f.DurationVar(&n.options.Timeout, "timeout", 10*time.Second, "wait for the broker's answers for `TIME`")
 	f.BoolVar(&n.quiet, "quiet", false, "no notes on standard error")
 }
@@ -54,6 +57,10 @@ func (n *connection) url(c *cobra.Command, text string) (client.URL, error) {
 		return u, fmt.Errorf("--mqtt-version %q: 3.1.1 or 5", n.options.Version)
 	case n.options.Timeout <= 0:
 		return u, errors.New("--timeout: above 0")
+	case !u.TLS && (n.options.CAs != "" || n.options.Cert != ""):
+		return u, errors.New("--cafile, --cert: for mqtts:// and stomps:// only")
+	case (n.options.Cert == "") != (n.options.Key == ""):
+		return u, errors.New("--cert and --key: both or none")
 	case u.Protocol == client.MQTT && c.Flags().Changed("host"):
 		return u, errors.New("--host is for stomp:// only")
 	}

@@ -33,8 +33,8 @@ func publishCommand() *cobra.Command {
 them.
 
 URL is mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC or
-stomp://[USER[:PASSWORD]@]HOST[:PORT]/DESTINATION. What follows the host is taken
-as it stands: nothing in it is decoded. Quote it where it holds a $.
+stomp://[USER[:PASSWORD]@]HOST[:PORT]/DESTINATION; mqtts:// and stomps:// are the same
+over TLS (--cafile, --cert, --key). What follows the host is taken as it stands: nothing in it is decoded. Quote it where it holds a $.
 
 The payload is the argument, a file (--file), each line of one (--lines), or
 empty (--empty).`,

@@ -35,6 +35,11 @@ type Options struct {
 	Host string
 	// Socket is a unix socket to connect to instead of the URL's address.
 	Socket string
+	// CAs is a file of the CAs that may have signed the broker's certificate; empty
+	// means those that the system trusts.
+	CAs string
+	// Cert and Key are files of the client's own certificate; empty: none.
+	Cert, Key string
 	// Prefetch is how many messages may be on their way unacknowledged; 0
 	// leaves it to the broker. MQTT 3.1.1 cannot say it.
 	Prefetch int
@@ -94,6 +99,11 @@ func Dial(ctx context.Context, u URL, o Options) (Conn, error) {
 	// Log-in ends with ctx, however little the broker says.
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
+	if u.TLS {
+		if nc, err = secure(ctx, nc, u, o); err != nil {
+			return nil, fmt.Errorf("broker %s: %w", address, err)
+		}
+	}
 	var c Conn
 	if u.Protocol == MQTT {
 		c, err = openMQTT(nc, u, o)

@@ -24,21 +24,38 @@ type URL struct {
 	// in it is decoded or cut off, so #, ?, + and % are themselves. Empty when
 	// the URL names none.
 	Topic string
+	TLS   bool
+}
+
+// scheme is what stands before "://".
+type scheme struct {
+	protocol string
+	tls      bool
+	port     string // where the URL names none
+}
+
+func schemes() map[string]scheme {
+	return map[string]scheme{
+		"mqtt": {MQTT, false, "1883"}, "mqtts": {MQTT, true, "8883"},
+		"stomp": {STOMP, false, "61613"}, "stomps": {STOMP, true, "61614"}, "stomp+ssl": {STOMP, true, "61614"},
+	}
 }
 
 // ParseURL reads mqtt://[USER[:PASSWORD]@]HOST[:PORT][/TOPIC] or
-// stomp://[USER[:PASSWORD]@]HOST[:PORT][/DESTINATION].
+// stomp://[USER[:PASSWORD]@]HOST[:PORT][/DESTINATION]; mqtts and stomps are the same
+// over TLS.
 func ParseURL(text string) (URL, error) {
-	protocol, rest, ok := strings.Cut(text, "://")
-	port := map[string]string{MQTT: "1883", STOMP: "61613"}[protocol]
-	if !ok || port == "" {
-		return URL{}, fmt.Errorf("URL %q: begins neither with mqtt:// nor with stomp://", text)
+	name, rest, ok := strings.Cut(text, "://")
+	kind := schemes()[name]
+	protocol := kind.protocol
+	if !ok || protocol == "" {
+		return URL{}, fmt.Errorf("URL %q: begins neither with mqtt:// nor with stomp:// (mqtts:// and stomps:// with TLS)", text)
 	}
 	authority, topic, named := strings.Cut(rest, "/")
 	if named && topic != "" && protocol == STOMP {
 		topic = "/" + topic
 	}
-	u := URL{Protocol: protocol, Topic: topic}
+	u := URL{Protocol: protocol, TLS: kind.tls, Topic: topic}
 	host := authority
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		host = authority[at+1:]
@@ -47,8 +64,8 @@ func ParseURL(text string) (URL, error) {
 		}
 	}
 	var err error
-	if u.Address, err = hostPort(host, port); err != nil {
-		return URL{}, fmt.Errorf("URL %s://%s: %w", protocol, host, err)
+	if u.Address, err = hostPort(host, kind.port); err != nil {
+		return URL{}, fmt.Errorf("URL %s://%s: %w", name, host, err)
 	}
 	return u, nil
 }
