@@ -46,6 +46,9 @@ func (l *login) get() (*core.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if who.User == "" {
+		who.User = l.proof.PSK // it was proved, though nobody asked
+	}
 	l.session, _, err = l.server.broker.Connect(ctx, core.Hello{Protocol: protocol, Principal: who, ClientID: who.ClientID,
 		Remote: l.remote, Kick: l.ended})
 	return l.session, err
