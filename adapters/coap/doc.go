@@ -1,6 +1,12 @@
-// Package coap is the CoAP front-end (RFC 7252, 7641, 7959, 7967, 8132, 9175) on core.Session.
+// Package coap is the CoAP front-end (RFC 7252, 7641, 7959, 7967, 8132, 8323, 9175)
+// on core.Session.
 //
-// A packet comes in by a socket, is decoded (message), looked up among those
+// A link is a way to clients: a socket (UDP, all clients that proved nothing), an
+// association (DTLS, one client, wherever it is) or a conn (TCP and TLS, one
+// client; a stream, where nothing is lost). A route is a client on a link. A
+// dtlsSocket keeps strangers out until they returned a cookie.
+//
+// A packet comes in by a link, is decoded (message), looked up among those
 // that were answered (ids), checked (request) and handed to a resource: topic
 // for /t, queue for /q, exchange for /x, procedure for /rpc, links for
 // /.well-known/core, collection for /ps. A resource answers through its
