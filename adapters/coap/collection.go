@@ -224,7 +224,7 @@ func (s *Server) change(r *request, session *core.Session, e *entry) error {
 func (s *Server) deleteTopic(session *core.Session, t routing.Topic, done func(error)) {
 	s.shelf.remove(t)
 	for _, w := range s.watchesOf(t) {
-		w.end()
+		w.end(codes.NotFound)
 	}
 	m := &core.Message{Exchange: core.TopicExchange, Topic: t, Retain: true, Guarantee: core.Durable}
 	if session == nil {

@@ -49,9 +49,11 @@ func newSecuredOn(t testing.TB, cfg Config, l net.PacketConn, m *adapters.TLSMat
 		t.Fatal(err)
 	}
 	s := &secured{Server: New(cfg, core.NewRealms(b), log), broker: b}
-	if err := s.Reload(); err != nil {
+	apply, err := s.Read()
+	if err != nil {
 		t.Fatal(err)
 	}
+	apply()
 	s.at = l.LocalAddr().(*net.UDPAddr)
 	if err := s.ServeDTLS(l, adapters.Address{Name: "dtls"}, m); err != nil {
 		t.Fatal(err)

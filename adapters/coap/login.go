@@ -50,7 +50,7 @@ func (l *login) get() (*core.Session, error) {
 		who.User = l.proof.PSK // it was proved, though nobody asked
 	}
 	l.session, _, err = l.server.broker.Connect(ctx, core.Hello{Protocol: protocol, Principal: who, ClientID: who.ClientID,
-		Remote: l.remote, Kick: l.ended})
+		Remote: l.remote, Kick: l.ended, Withdrawn: l.server.withdrawn})
 	return l.session, err
 }
 

@@ -87,7 +87,7 @@ func (o *observer) render(now time.Time) (m *outgoingPacket, ok bool) {
 	res := &response{code: codes.Content}
 	switch {
 	case v.msg == nil:
-		res = ended()
+		res = &response{code: v.gone}
 	case o.watch.topic.IsZero():
 		o.describeElsewhere(res, v, now)
 	default:

@@ -72,6 +72,7 @@ type Server struct {
 
 	watching sync.Mutex
 	watches  map[watchKey]*watch
+	queued   map[core.QueueKey]*watch // by their queues, those of filters too
 
 	mu      sync.Mutex
 	peers   map[route]*peer
@@ -90,7 +91,7 @@ func New(cfg Config, realms *core.Realms, log *slog.Logger) *Server {
 		cfg: cfg, broker: broker, log: log.With("protocol", protocol), seed: maphash.MakeSeed(),
 		began: time.Now(), ids: newIDs(cfg.exchangeLifetime(), cfg.MaxMessageIDs),
 		pages:   &pages{open: map[transfer]*page{}, most: 1000},
-		watches: map[watchKey]*watch{}, peers: map[route]*peer{}, sockets: map[net.PacketConn]struct{}{},
+		watches: map[watchKey]*watch{}, queued: map[core.QueueKey]*watch{}, peers: map[route]*peer{}, sockets: map[net.PacketConn]struct{}{},
 		stop: make(chan struct{}),
 	}
 	s.anonymous.server, s.receivers.server = s, s
@@ -177,18 +178,17 @@ func (s *Server) secured() []*dtlsSocket {
 	return s.secure
 }
 
-// Reload reads the file of keys, which no handshake does without before the first
-// call; those from then on see it. If it is bad, all stays as it was.
-func (s *Server) Reload() error {
+// Read reads the file of keys; before the first call there are none. Handshakes
+// from apply on see it.
+func (s *Server) Read() (apply func(), err error) {
 	if s.cfg.PSKFile == "" {
-		return nil
+		return func() {}, nil
 	}
 	keys, err := readPSKs(s.cfg.PSKFile)
 	if err != nil {
-		return fmt.Errorf("coap: %w", err)
+		return nil, fmt.Errorf("coap: %w", err)
 	}
-	s.psks.Store(keys)
-	return nil
+	return func() { s.psks.Store(keys) }, nil
 }
 
 // ServeStream accepts connections from l, TCP or TLS, until Shutdown, which
@@ -341,7 +341,8 @@ func (a *anonymous) get() (*core.Session, error) {
 	if err != nil {
 		return nil, refuse(refusedUnknown, "clients have to log in")
 	}
-	a.session, err = a.server.open(who, "")
+	a.session, _, err = a.server.broker.Connect(context.Background(), core.Hello{Protocol: protocol, Principal: who,
+		ClientID: who.ClientID, Kick: a.kicked, Withdrawn: a.server.withdrawn})
 	return a.session, err
 }
 
@@ -351,11 +352,4 @@ func (a *anonymous) close() {
 	if a.session != nil {
 		a.session.Close(core.CloseShutdown)
 	}
-}
-
-// open begins a session of the core.
-func (s *Server) open(who auth.Principal, remote string) (*core.Session, error) {
-	session, _, err := s.broker.Connect(context.Background(), core.Hello{
-		Protocol: protocol, Principal: who, ClientID: who.ClientID, Remote: remote})
-	return session, err
 }

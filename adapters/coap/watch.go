@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plgd-dev/go-coap/v3/message/codes"
+
 	"entrepot/core"
 	"entrepot/routing"
 )
@@ -18,6 +20,7 @@ type value struct {
 	version uint64
 	topic   routing.Topic
 	msg     *core.Message
+	gone    codes.Code // what is said instead of a nil message
 }
 
 // watch is one queue and consumer of the core with all observers of a filter
@@ -34,6 +37,7 @@ type watch struct {
 	made chan struct{} // closed when consumer or err is set
 	err  error
 	refs int // under server.watching
+	key  core.QueueKey
 
 	mu        sync.Mutex
 	version   uint64
@@ -89,6 +93,9 @@ func (w *watch) open() error {
 	ctx, s := context.Background(), w.server
 	n := s.queues.Add(1)
 	key := core.Key(core.TopicQueue, protocol, strconv.FormatUint(n, 10))
+	s.watching.Lock()
+	w.key, s.queued[key] = key, w
+	s.watching.Unlock()
 	_, err := w.session.DeclareQueue(ctx, core.QueueSpec{Key: key, AutoDelete: true,
 		Args: core.QueueArgs{MaxLength: s.cfg.FilterTopics, HasMaxLength: true}})
 	if err != nil {
@@ -119,6 +126,9 @@ func (s *Server) release(w *watch) {
 	last := w.refs == 0
 	if last && s.watches[watchKey{w.session, w.topic}] == w {
 		delete(s.watches, watchKey{w.session, w.topic})
+	}
+	if last {
+		delete(s.queued, w.key)
 	}
 	s.watching.Unlock()
 	if last && w.consumer != nil {
@@ -154,7 +164,7 @@ func (w *watch) Deliver(d core.Delivery) core.Verdict {
 // put makes m the topic's newest value. With mu held.
 func (w *watch) put(t routing.Topic, m *core.Message) {
 	w.version = max(w.version+1, w.server.clock())
-	w.log = append(w.log, value{w.version, t, m})
+	w.log = append(w.log, value{version: w.version, topic: t, msg: m, gone: codes.NotFound})
 	w.newest[t] = w.version
 	if !w.topic.IsZero() {
 		w.kept = m
@@ -175,7 +185,7 @@ func (w *watch) seed(m *core.Message) {
 	if m == nil {
 		m = &core.Message{Topic: w.topic}
 	}
-	w.log = append(w.log, value{w.version, w.topic, m})
+	w.log = append(w.log, value{version: w.version, topic: w.topic, msg: m})
 	w.newest[w.topic], w.kept = w.version, m
 }
 
@@ -207,9 +217,9 @@ func (w *watch) compact() {
 	w.log = kept
 }
 
-// end says to all observers that the resource is gone; who comes later gets
+// end says to all observers that it is over, and why; who comes later gets
 // another watch.
-func (w *watch) end() {
+func (w *watch) end(why codes.Code) {
 	w.server.watching.Lock()
 	if key := (watchKey{w.session, w.topic}); w.server.watches[key] == w {
 		delete(w.server.watches, key)
@@ -217,6 +227,7 @@ func (w *watch) end() {
 	w.server.watching.Unlock()
 	w.mu.Lock()
 	w.put(w.topic, nil)
+	w.log[len(w.log)-1].gone = why
 	w.over = true
 	spread := !w.queued
 	w.queued = true

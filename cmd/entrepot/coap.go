@@ -14,11 +14,14 @@ import (
 var errNoDTLS = errors.New("DTLS needs a certificate (tls.certs) or keys (coap.psk_file)")
 
 // newCoAP makes CoAP's server, with the keys of its clients.
-func newCoAP(cfg coap.Config, realms *core.Realms, log *slog.Logger) (*coap.Server, error) {
+func newCoAP(cfg coap.Config, realms *core.Realms, again *reloads, log *slog.Logger) (*coap.Server, error) {
 	c := coap.New(cfg, realms, log)
-	if err := c.Reload(); err != nil {
+	apply, err := c.Read()
+	if err != nil {
 		return nil, settings(err)
 	}
+	apply()
+	again.add("coap", c.Read)
 	return c, nil
 }
 

@@ -124,7 +124,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 
 	m, s := mqtt.New(cfg.MQTT, realms, log), stomp.New(cfg.STOMP, realms, log)
 	w := wamp.New(cfg.WAMP, cfg.WebSocket, realms, log)
-	c, err := newCoAP(cfg.CoAP, realms, log)
+	c, err := newCoAP(cfg.CoAP, realms, again, log)
 	if err != nil {
 		return err
 	}
