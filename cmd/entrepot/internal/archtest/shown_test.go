@@ -23,7 +23,7 @@ type shown struct {
 const lastItem = 106
 
 var (
-	mention   = regexp.MustCompile(`\b[Ff]aults? (\d+(?:(?:, | and )(?:fault )?\d+)*)`)
+	mention   = regexp.MustCompile(`\b[Ff]aults? (?:[A-F] )?(\d+(?:(?:, | and )(?:fault )?\d+)*)`)
 	digits    = regexp.MustCompile(`\d+`)
 	bracketed = regexp.MustCompile(`\[[^\]]*\] ?|,? ?\(?fault \d+\)?:? ?`)
 )
