@@ -80,6 +80,7 @@ func waiter(p *places, peer string, got func(error), hold <-chan struct{}) *plac
 }
 
 // Addresses take turns: one with many clients waits for itself.
+// It shows fault 88.
 func TestPlacesGoRoundTheAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlaces(1, 100, time.Minute)
@@ -233,6 +234,7 @@ func TestPlaceGivenUp(t *testing.T) {
 
 // [faults E 88] log-ins come one after the other, on every carrier; who is in is
 // served meanwhile, and the time for a log-in does not run while one waits.
+// It shows fault 88.
 func TestLogInsWaitForAPlace(t *testing.T) {
 	for _, carrier := range carriers {
 		t.Run(carrier.name, func(t *testing.T) {
@@ -325,6 +327,7 @@ func TestDoorConfig(t *testing.T) {
 
 // [faults E 88] a TLS handshake waits for its place, which no client keeps that
 // says nothing more; those that are in are served meanwhile.
+// It shows fault 88.
 func TestHandshakesWaitForAPlace(t *testing.T) {
 	ca := newAuthority(t, "test CA")
 	cert := ca.server("server", "localhost")

@@ -30,6 +30,7 @@ func FuzzParseAddress(f *testing.F) {
 
 // FuzzProxyHeader: a PROXY header is taken off whole, nothing behind it is, and
 // what is none is refused for that.
+// It shows fault 54.
 func FuzzProxyHeader(f *testing.F) {
 	for _, text := range []string{
 		"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\nGET", "PROXY TCP6 2001:db8::1 ::1 65535 0\r\n", "PROXY UNKNOWN\r\n", "PROXY TCP4 1.2.3.4\r\n",

@@ -39,6 +39,7 @@ func TestSharedKeys(t *testing.T) {
 
 // What other machines reach has to be encrypted, or said to be plain, and needs
 // users, or certificates of clients.
+// It shows fault 59.
 func TestExposedAddresses(t *testing.T) {
 	const open, noCert, noUsers = "can be reached from other machines, and is not encrypted", "needs a certificate", "lets everybody in"
 	for _, c := range []struct {
@@ -105,6 +106,7 @@ func TestExposedAddresses(t *testing.T) {
 }
 
 // CoAP's addresses are UDP's.
+// It shows fault 59.
 func TestExposedDatagrams(t *testing.T) {
 	c := DefaultConfig()
 	c.Auth.Users = "users"

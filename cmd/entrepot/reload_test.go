@@ -12,6 +12,7 @@ import (
 )
 
 // Nothing counts before everything was read and is good.
+// It shows fault 46.
 func TestReloadIsAllOrNothing(t *testing.T) {
 	log := newText()
 	r := &reloads{log: newLog(conf.Log{Level: "info", Format: "text"}, log)}
