@@ -212,8 +212,9 @@ func (s *Server) change(r *request, session *core.Session, e *entry) error {
 	if err := s.shelf.put(e.topic, c, false); err != nil {
 		return err
 	}
+	room := c.most
 	for _, w := range s.watchesOf(e.topic) {
-		w.limit(c.most, c.hasMost)
+		room -= w.limit(c.most, c.hasMost, room)
 	}
 	s.tell(r, codes.Changed, c.encode())
 	return nil

@@ -142,7 +142,11 @@ func (c Config) validateRest() error {
 		return fmt.Errorf("coap: ack_random %v: from 1 to 10", c.AckRandom)
 	}
 	for _, a := range c.Listen {
-		host, _, err := net.SplitHostPort(a)
+		at, err := adapters.ParseAddress(a, adapters.OverUDP)
+		if err != nil {
+			continue // said elsewhere
+		}
+		host, _, err := net.SplitHostPort(at.At)
 		if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsMulticast() {
 			return fmt.Errorf("coap: listen %q: no multicast", a)
 		}

@@ -59,7 +59,9 @@ type Server struct {
 	streams   *adapters.Server
 	receivers receivers
 	shortage  shortage
-	psks      atomic.Pointer[psks]
+
+	subscribers subscribers
+	psks        atomic.Pointer[psks]
 
 	counts    [counters]atomic.Uint64
 	queues    atomic.Uint64 // names of observers' queues

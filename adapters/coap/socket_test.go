@@ -149,6 +149,7 @@ func TestConfig(t *testing.T) {
 		func(c *Config) { c.MaxBlock = 100 }, func(c *Config) { c.MaxBlock = 8 }, func(c *Config) { c.MaxBlock = 2048 },
 		func(c *Config) { c.AckRandom = 0.5 }, func(c *Config) { c.AckTimeout = 0 }, func(c *Config) { c.MaxPeerObservers = 0 },
 		func(c *Config) { c.Listen = []string{"224.0.1.187:5683"} }, func(c *Config) { c.Listen = []string{"[ff02::fd]:5683"} },
+		func(c *Config) { c.Listen = []string{"dtls:224.0.1.187:5684"} },
 	} {
 		c := DefaultConfig()
 		if change(&c); c.Validate() == nil {

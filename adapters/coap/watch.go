@@ -268,7 +268,7 @@ func (w *watch) more(after uint64) bool {
 func (w *watch) enter(o *observer) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.server.observers.Add(1) > int64(w.server.cfg.MaxObservers) || w.limited && len(w.observers) >= w.most {
+	if w.server.observers.Add(1) > int64(w.server.cfg.MaxObservers) || !w.server.subscribers.add(w.topic, w.most, w.limited) {
 		w.server.observers.Add(-1)
 		o.place = -1
 		return false
@@ -295,25 +295,29 @@ func (w *watch) leave(o *observer) {
 		w.observers[last] = nil
 		w.observers = w.observers[:last]
 		w.server.observers.Add(-1)
+		w.server.subscribers.remove(w.topic)
 	}
 	o.place = -1
 	w.mu.Unlock()
 	w.server.aside(func() { w.server.release(w) })
 }
 
-// limit sets how many observers there may be; those that are too many, the
-// youngest, are told that it is over.
-func (w *watch) limit(most int, limited bool) {
+// limit sets how many observers there may be, and how many of them here; those
+// that are too many, the youngest, are told that it is over. It returns how many
+// are left.
+func (w *watch) limit(most int, limited bool, here int) (left int) {
 	w.mu.Lock()
 	w.most, w.limited = most, limited
 	var over []*observer
-	if limited && len(w.observers) > most {
-		over = append(over, w.observers[most:]...)
+	if left = len(w.observers); limited && left > here {
+		over = append(over, w.observers[here:]...)
+		left = here
 	}
 	w.mu.Unlock()
 	for _, o := range over {
 		o.peer.dismiss(o)
 	}
+	return left
 }
 
 // dismiss sends an observer a last 4.04.
