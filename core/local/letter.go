@@ -322,6 +322,9 @@ var errCycle = errors.New("dead letters go round")
 
 // routeLetter is where a dead letter goes: at least one queue, else an error.
 func (e *Engine) routeLetter(m *core.Message, why core.DropReason) (*route, error) {
+	if m.Exchange == core.TopicExchange && m.Topic.Dollar() {
+		return nil, fmt.Errorf("dead-letter key %q: %w: topics that start with $ are the broker's own", m.Topic, core.ErrNotAllowed)
+	}
 	r, err := e.routeAny(m)
 	if err != nil {
 		return nil, err

@@ -220,6 +220,9 @@ func (e *Engine) entry(name string) (*exchange, error) {
 }
 
 func (e *Engine) compute(x *exchange, m *core.Message) (*route, error) {
+	if m.Topic.Dollar() && x != e.byName && x.spec.Name != core.TopicExchange {
+		return e.computeApart(x, m)
+	}
 	r := &route{stamp: e.gens.now(m.Topic.First())}
 	e.mu.RLock()
 	defer e.mu.RUnlock()
