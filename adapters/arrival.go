@@ -145,7 +145,7 @@ type unopened [reasons]atomic.Uint64
 const (
 	noTLS      = iota // the client does not speak TLS
 	noProxy           // no PROXY header, a bad one, or from elsewhere
-	noVersion         // TLS, but nothing that both speak: version, cipher, ALPN
+	noVersion         // TLS, but nothing that both speak (version, cipher, ALPN), or malformed
 	badCert           // the client's certificate
 	tooSlow           // not done within the login timeout
 	goneBefore        // the client went away, or refused our certificate
@@ -238,8 +238,7 @@ func speaksTLS(b []byte) bool {
 	return len(b) > 5 && b[0] == 0x16 && b[1] == 0x03 && b[2] <= 4 && b[5] == 0x01
 }
 
-// isNegotiation tells that both speak TLS, and found nothing in common.
+// isNegotiation tells that crypto/tls ended a handshake, and not the client.
 func isNegotiation(err error) bool {
-	text := err.Error()
-	return strings.HasPrefix(text, "tls: client") || strings.HasPrefix(text, "tls: no ")
+	return strings.HasPrefix(err.Error(), "tls: ") || strings.HasPrefix(err.Error(), "local error: tls: ")
 }

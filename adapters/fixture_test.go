@@ -244,6 +244,11 @@ func (f *fixture) open(c *Conn) Protocol {
 // serve takes over the server's end of a pair and returns its recorder.
 func (f *fixture) serve(c net.Conn) *recorder {
 	f.ServeConn(c)
+	return f.last()
+}
+
+// last is the protocol of the newest connection; nil: none was let in.
+func (f *fixture) last() *recorder {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.recs) == 0 {

@@ -107,7 +107,7 @@ func readCertificates(file string) ([]*x509.Certificate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("client CA %s: certificate %d: %w", file, len(all)+1, err)
 		}
-		if !c.IsCA && c.BasicConstraintsValid {
+		if c.Version >= 3 && !c.IsCA {
 			return nil, fmt.Errorf("client CA %s: certificate %d (%s) is not a CA's", file, len(all)+1, c.Subject)
 		}
 		all = append(all, c)

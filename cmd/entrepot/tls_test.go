@@ -96,7 +96,7 @@ func TestTLSOnEveryListener(t *testing.T) {
 	}
 }
 
-// [faults B 56] a reload of certificates leaves clients alone, new handshakes get
+// A reload of certificates leaves clients alone, new handshakes get
 // the new ones, and a bad file changes nothing.
 // It shows fault 56.
 func TestCertificatesAreReloaded(t *testing.T) {
