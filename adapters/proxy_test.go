@@ -251,7 +251,7 @@ func TestProxyRefused(t *testing.T) {
 	}
 }
 
-func FuzzProxyHeader(f *testing.F) {
+func FuzzProxyHeaderInPieces(f *testing.F) {
 	for header := range proxyHeaders() {
 		f.Add([]byte(header + "rest"))
 	}
