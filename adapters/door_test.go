@@ -232,7 +232,7 @@ func TestPlaceGivenUp(t *testing.T) {
 	})
 }
 
-// [faults E 88] log-ins come one after the other, on every carrier; who is in is
+// Log-ins come one after the other, on every carrier; who is in is
 // served meanwhile, and the time for a log-in does not run while one waits.
 // It shows fault 88.
 func TestLogInsWaitForAPlace(t *testing.T) {
@@ -325,7 +325,7 @@ func TestDoorConfig(t *testing.T) {
 	}
 }
 
-// [faults E 88] a TLS handshake waits for its place, which no client keeps that
+// A TLS handshake waits for its place, which no client keeps that
 // says nothing more; those that are in are served meanwhile.
 // It shows fault 88.
 func TestHandshakesWaitForAPlace(t *testing.T) {

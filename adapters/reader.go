@@ -88,10 +88,18 @@ func (c *Conn) waitForRoom() {
 	}
 }
 
+// longPace is a wait in which a client may seem to be silent that is only not
+// read.
+const longPace = time.Second
+
 // waitPace waits as Pace says, or until Kick.
 func (c *Conn) waitPace() {
 	t := time.NewTimer(c.wait)
 	defer t.Stop()
+	if c.wait >= longPace && c.quiet > 0 {
+		c.Wheel().Stop(&c.alarm)
+		defer func() { c.Wheel().Set(&c.alarm, c.quiet, c.timeout) }()
+	}
 	c.wait = 0
 	if kick := c.Outbox.nextUnblock(); c.kicked.Load() == nil {
 		select {

@@ -262,15 +262,25 @@ const (
 	paceOfHolders    = 100 * time.Millisecond
 )
 
-// Pace tells a connection's reader, after each read, whether the memory alarm is
-// on, so that little is to be read at a time, and how long to wait before the next:
-// while the alarm is on and something was published since the last Pace. also
+// Pace tells a connection's reader, after each read, whether little is to be read
+// at a time, and how long to wait before the next: while the memory alarm is on
+// and something was published since the last Pace, or as ClientConfig says. also
 // yields the connection's other sessions; it may be nil. Called by one goroutine
 // at a time.
 func (s *Session) Pace(also iter.Seq[*Session]) (wait time.Duration, slow bool) {
-	if !s.broker.alarms.slow.Load() {
-		return 0, false
+	limited := s.meters != nil
+	if limited || s.found.Load() > 0 {
+		wait = s.metered()
 	}
+	if !s.broker.alarms.slow.Load() {
+		return wait, limited
+	}
+	alarmed, slow := s.alarmed(also)
+	return max(wait, alarmed), slow
+}
+
+// alarmed is Pace while the memory alarm is on.
+func (s *Session) alarmed(also iter.Seq[*Session]) (wait time.Duration, slow bool) {
 	published, holds := s.progress()
 	if also != nil {
 		for o := range also {

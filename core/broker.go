@@ -29,12 +29,14 @@ type Config struct {
 	// CallTimeout ends calls that came as messages and say nothing of their own;
 	// 0 is never.
 	CallTimeout time.Duration
+	// Clients bounds what one client or user may have.
+	Clients ClientConfig
 }
 
 // DefaultConfig is what runs when nothing is set.
 func DefaultConfig() Config {
 	return Config{MaxMessage: 16 << 20, MaxRetained: 1_000_000, MaxRetainedBytes: 1 << 30,
-		DiskMark: 256 << 20, MemoryMark: 0.6, CallTimeout: time.Minute}
+		DiskMark: 256 << 20, MemoryMark: 0.6, CallTimeout: time.Minute, Clients: defaultClientConfig()}
 }
 
 // Validate returns an error wrapping ErrInvalid for a setting that makes no sense.
@@ -51,7 +53,7 @@ func (c Config) Validate() error {
 	case c.CallTimeout < 0:
 		return invalid("call timeout %v: not negative", c.CallTimeout)
 	}
-	return nil
+	return c.Clients.Validate()
 }
 
 // Broker is one realm: a name space with its exchanges, queues, sessions and
@@ -70,11 +72,15 @@ type Broker struct {
 	alarms    alarms
 	deadlines deadlines
 
+	limited    limited
+	damper     damper
+	wills      chan struct{} // one for each that may be published at once
 	procedures procedures
 	replies    replies
 
 	mu        sync.Mutex
 	sessions  map[sessionName]*record
+	shares    map[string]*userShare
 	protocols map[string]*protocol
 	closing   bool
 }
@@ -87,6 +93,8 @@ func NewBroker(cfg Config, realm string, e Engine, p auth.Policy, log *slog.Logg
 		retained:  newRetainedStore(cfg.MaxRetained, cfg.MaxRetainedBytes),
 		groups:    groups{holders: map[QueueKey]int{}},
 		sessions:  map[sessionName]*record{},
+		shares:    map[string]*userShare{},
+		wills:     make(chan struct{}, willsAtOnce),
 		protocols: map[string]*protocol{},
 	}
 }

@@ -13,3 +13,10 @@ func Grants(s *Session) int {
 	defer s.grants.mu.Unlock()
 	return len(s.grants.ok)
 }
+
+// Damped is how many names are remembered for being taken over.
+func Damped(b *Broker) int {
+	b.damper.mu.Lock()
+	defer b.damper.mu.Unlock()
+	return len(b.damper.names)
+}

@@ -40,6 +40,8 @@ type record struct {
 	owned     map[QueueKey]struct{} // exclusive queues, some gone already
 	ownedMost int                   // at which own looks which are gone
 
+	present *Session // the connection that is there; under Broker.mu
+
 	held map[QueueKey]struct{} // group queues; under groups.mu
 }
 
@@ -54,8 +56,9 @@ type pendingWill struct {
 // found and goes on. An older connection of the same name is fenced off before
 // Connect returns: none of its verbs runs any more and its consumers are
 // cancelled. Errors: ErrClosed when the broker stops; ErrFull for a new session
-// that would go to a disk which is full or failed; ErrNotAllowed where there is a
-// session of that name that another user began, which goes on as if nothing was.
+// that would go to a disk which is full or failed; ErrLimit for a user who has
+// enough connections; ErrNotAllowed where there is a session of that name that
+// another user began, which goes on as if nothing was.
 func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, err error) {
 	if err := checkHello(h); err != nil {
 		return nil, false, err
@@ -66,11 +69,20 @@ func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, 
 	if err := b.vouched(&h); err != nil {
 		return nil, false, err
 	}
+	if err := b.join(&h); err != nil {
+		return nil, false, fmt.Errorf("session %q: %w", h.ClientID, err)
+	}
+	return b.connect(h)
+}
+
+// connect is Connect for a client that was counted in.
+func (b *Broker) connect(h Hello) (s *Session, resumed bool, err error) {
 	p := b.protocol(h.Protocol)
 	s = &Session{broker: b, hello: h, drops: &p.drops, unheard: p.unheard}
 	for {
 		r, err := b.record(h)
 		if err != nil {
+			b.part(h.Principal.User)
 			return nil, false, err
 		}
 		resumed, ok, err := r.enter(s)
@@ -78,6 +90,7 @@ func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, 
 			b.refusedID(&h)
 		}
 		if err != nil {
+			b.part(h.Principal.User)
 			return nil, false, fmt.Errorf("session %q: %w", h.ClientID, err)
 		}
 		if !ok {
@@ -241,9 +254,15 @@ func (r *record) willDue() {
 	r.will = nil
 }
 
+// willsAtOnce is how many wills are published at a time: many clients may be lost
+// at once, and what others publish is not to wait behind all of their wills.
+const willsAtOnce = 4
+
 // publish sends the will with the rights of the connection that left it.
 func (w *pendingWill) publish() {
 	s := w.session
+	s.broker.wills <- struct{}{}
+	defer func() { <-s.broker.wills }()
 	as := &Session{broker: s.broker, rec: s.rec, hello: s.hello, origin: s.origin, drops: s.drops}
 	as.renewed.Store(s.renewed.Load())
 	if err := as.admit(w.message); err != nil {

@@ -153,7 +153,7 @@ func (r *retainedStore) mark() uint64 {
 // source lists the topics that match and have a value no newer than mark, and
 // yields each one's value when it is asked for, unless a newer one, which the
 // binding brought in, took its place. So it need not be made under order.
-func (r *retainedStore) source(f routing.Filter, mark uint64) (src Source, some bool) {
+func (r *retainedStore) source(f routing.Filter, mark uint64) (src Source, found int) {
 	var topics []routing.Topic
 	r.mu.RLock()
 	r.tree.Match(f, func(t routing.Topic, v *retainedValue) bool {
@@ -173,7 +173,7 @@ func (r *retainedStore) source(f routing.Filter, mark uint64) (src Source, some 
 		}
 		return nil, false
 	}
-	return next, len(topics) > 0
+	return next, len(topics)
 }
 
 // stopTimers lets nothing expire any more.
@@ -187,21 +187,21 @@ func (r *retainedStore) stopTimers() {
 }
 
 // bind makes a binding and returns what it asks to be replayed, nil for
-// nothing.
-func (b *Broker) bind(ctx context.Context, s BindSpec) (Source, error) {
+// nothing, and how many retained messages it found.
+func (b *Broker) bind(ctx context.Context, s BindSpec) (Source, int, error) {
 	if s.Replay == ReplayNever || s.Source != TopicExchange || s.Exchange != "" {
 		_, err := b.engine.Bind(ctx, s)
-		return nil, err
+		return nil, 0, err
 	}
 	added, mark, err := b.bindMarked(ctx, s)
 	if err != nil || !added && s.Replay != ReplayAlways {
-		return nil, err
+		return nil, 0, err
 	}
-	src, some := b.retained.source(s.Filter, mark)
-	if !some {
-		return nil, nil
+	src, found := b.retained.source(s.Filter, mark)
+	if found == 0 {
+		return nil, 0, nil
 	}
-	return src, nil
+	return src, found, nil
 }
 
 // bindMarked binds at one place in the order of retained publishes.

@@ -150,3 +150,21 @@ func (s *Session) allowPublish(a Address) error {
 // Allowed asks the policy about what an adapter does by itself (meta procedures).
 // Errors: ErrNotAllowed, ErrClosed.
 func (s *Session) Allowed(a auth.Action, o auth.Object) error { return s.allow(a, o) }
+
+// address of a message, for the cache of rights.
+func (m *Message) address() Address { return Address{m.Exchange, m.Topic} }
+
+// publishObject is what a publish to a is checked against.
+func publishObject(a Address) auth.Object {
+	if name, ok := a.QueueName(); ok {
+		return auth.Object{Kind: auth.Queue, Name: name}
+	}
+	if a.Exchange == TopicExchange {
+		return auth.Object{Kind: auth.Topic, Name: a.Topic.String()}
+	}
+	return auth.Object{Kind: auth.Exchange, Name: a.Exchange}
+}
+
+func filterObject(f routing.Filter) auth.Object {
+	return auth.Object{Kind: auth.Topic, Name: f.String()}
+}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"entrepot/core/auth"
-	"entrepot/routing"
 )
 
 // Forever is a session expiry that never comes.
@@ -97,12 +96,19 @@ type Session struct {
 	paced    uint64 // of Traffic.In, at the last Pace
 	calls    sessionCalls
 
+	meters                  []*meter // nil: it may publish as it pleases
+	meteredIn, meteredBytes uint64   // of Traffic
+	replays                 *meter
+	found                   atomic.Uint64 // retained messages, since the last Pace
+	boundNow                atomic.Int64
+
 	// verbs is held shared by every verb that changes what the session has in
 	// the engine, so that fence can wait for those that run.
 	verbs sync.RWMutex
 
 	mu        sync.Mutex
 	consumers map[*heldConsumer]struct{}
+	made      map[QueueKey]struct{} // queues
 }
 
 // ID names the client session, the same after a resume.
@@ -240,8 +246,14 @@ func (s *Session) deleteExchange(ctx context.Context, name string, ifUnused bool
 // end with the client session. A named queue without a name gets one that
 // nobody has, which the info tells.
 func (s *Session) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error) {
+	if !q.Passive {
+		if err := s.roomForQueue(ctx, q.Key); err != nil {
+			return QueueInfo{}, err
+		}
+	}
 	info, err := s.declareQueue(ctx, q)
 	if err == nil && !q.Passive {
+		s.madeQueue(info.Key)
 		err = s.noted(q.Key)
 	}
 	return info, err
@@ -298,6 +310,7 @@ func checkQueueName(k QueueKey, passive bool) error {
 func (s *Session) DeleteQueue(ctx context.Context, k QueueKey, o DeleteOptions) (int, error) {
 	n, err := s.deleteQueue(ctx, k, o)
 	if err == nil {
+		s.unmadeQueue(k)
 		err = s.noted(k)
 	}
 	return n, err
@@ -352,8 +365,12 @@ func (s *Session) Bind(ctx context.Context, b BindSpec) error {
 		return fmt.Errorf("binding to the default exchange: %w", ErrNotAllowed)
 	}
 	b.By = s.ID()
+	if err := s.mayBind(); err != nil {
+		return err
+	}
 	src, err := s.bind(ctx, b)
 	if err == nil {
+		s.boundNow.Add(1)
 		err = s.bound(&b)
 	}
 	if src == nil || err != nil {
@@ -367,7 +384,9 @@ func (s *Session) bind(ctx context.Context, b BindSpec) (Source, error) {
 		return nil, err
 	}
 	defer s.verbs.RUnlock()
-	return s.broker.bind(ctx, b)
+	src, found, err := s.broker.bind(ctx, b)
+	s.finds(found)
+	return src, err
 }
 
 // Unbind removes a binding; ErrNotFound when it is not there. A replay that it
@@ -376,6 +395,7 @@ func (s *Session) Unbind(ctx context.Context, b BindSpec) error {
 	if err := s.unbind(ctx, b); err != nil {
 		return err
 	}
+	s.countUnbound()
 	return s.bound(&b)
 }
 
@@ -476,22 +496,4 @@ func (s *Session) fence(shutdown bool) {
 func (s *Session) Close(reason CloseReason) {
 	s.rec.leave(s, reason)
 	s.broker.closed(s)
-}
-
-// address of a message, for the cache of rights.
-func (m *Message) address() Address { return Address{m.Exchange, m.Topic} }
-
-// publishObject is what a publish to a is checked against.
-func publishObject(a Address) auth.Object {
-	if name, ok := a.QueueName(); ok {
-		return auth.Object{Kind: auth.Queue, Name: name}
-	}
-	if a.Exchange == TopicExchange {
-		return auth.Object{Kind: auth.Topic, Name: a.Topic.String()}
-	}
-	return auth.Object{Kind: auth.Exchange, Name: a.Exchange}
-}
-
-func filterObject(f routing.Filter) auth.Object {
-	return auth.Object{Kind: auth.Topic, Name: f.String()}
 }

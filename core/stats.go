@@ -44,6 +44,8 @@ type Stats struct {
 	// RetainedBytes counts payload bytes.
 	RetainedBytes int64
 	Engine        EngineStats
+	// Limited is Broker.Limited.
+	Limited map[string]uint64
 }
 
 // protocol is what the broker keeps for each protocol name.
@@ -85,8 +87,13 @@ func (b *Broker) opened(s *Session) {
 	p := b.protocolLocked(s.origin.Protocol)
 	p.open[s] = struct{}{}
 	p.connected++
+	s.rec.present = s
+	s.meters = b.metersLocked(&s.hello)
 	if until := s.hello.Principal.Until; !until.IsZero() {
 		b.deadlines.set(s, until)
+	}
+	if n := b.cfg.Clients.Replayed; n > 0 {
+		s.replays = newMeter(n, 0, replayBurst)
 	}
 }
 
@@ -97,6 +104,10 @@ func (b *Broker) closed(s *Session) {
 	p := b.protocolLocked(s.origin.Protocol)
 	if _, ok := p.open[s]; ok {
 		delete(p.open, s)
+		if s.rec.present == s {
+			s.rec.present = nil
+		}
+		b.partLocked(s.hello.Principal.User)
 		s.Traffic.addTo(&p.past)
 	}
 }
@@ -104,7 +115,7 @@ func (b *Broker) closed(s *Session) {
 // Stats sums up. Its cost grows with connections and queues; meant for a
 // scrape, not for every message.
 func (b *Broker) Stats() Stats {
-	st := Stats{Protocols: map[string]ProtocolStats{}, Engine: b.engine.Stats()}
+	st := Stats{Protocols: map[string]ProtocolStats{}, Engine: b.engine.Stats(), Limited: b.Limited()}
 	st.Retained, st.RetainedBytes = b.retained.size()
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -2,6 +2,8 @@ package core_test
 
 import (
 	"errors"
+	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,6 +164,32 @@ func TestManyWills(t *testing.T) {
 		pass(time.Second)
 		if n := len(box.take()); n != 4 {
 			t.Errorf("%d wills of 4 clients", n)
+		}
+	})
+}
+
+// Many clients are lost at once, each with a will: few are published at a time,
+// and none is lost. It shows fault 89.
+func TestWillsOfManyAtOnce(t *testing.T) {
+	bubble(t, func(h *house) {
+		const many = 20_000
+		r := h.listen("will/#")
+		var sessions []*core.Session
+		for i := range many {
+			s, _ := h.connect(strconv.Itoa(i), will(h, "will/"+strconv.Itoa(i), "lost", 0))
+			sessions = append(sessions, s)
+		}
+		var wg sync.WaitGroup
+		for _, s := range sessions {
+			wg.Go(func() { s.Close(core.CloseLost) })
+		}
+		wg.Wait()
+		topics := map[string]bool{}
+		for _, d := range r.take() {
+			topics[d.Topic.String()] = true
+		}
+		if len(topics) != many {
+			t.Errorf("%d wills of %d came", len(topics), many)
 		}
 	})
 }

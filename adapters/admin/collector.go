@@ -17,14 +17,15 @@ type collector struct {
 	refused func() map[string]map[string]uint64
 	build   prometheus.Metric
 
-	connections, connected, turnedAway *prometheus.Desc
-	in, inBytes, out, outBytes         *prometheus.Desc
-	dropped, unroutable                *prometheus.Desc
-	sessions, retained, retainedBytes  *prometheus.Desc
-	exchanges, queues, bindings        *prometheus.Desc
-	consumers, queued, queuedBytes     *prometheus.Desc
-	alarm, alarmMark                   *prometheus.Desc
-	diskFree, memoryUsed               *prometheus.Desc
+	connections, connected            *prometheus.Desc
+	turnedAway, limited               *prometheus.Desc
+	in, inBytes, out, outBytes        *prometheus.Desc
+	dropped, unroutable               *prometheus.Desc
+	sessions, retained, retainedBytes *prometheus.Desc
+	exchanges, queues, bindings       *prometheus.Desc
+	consumers, queued, queuedBytes    *prometheus.Desc
+	alarm, alarmMark                  *prometheus.Desc
+	diskFree, memoryUsed              *prometheus.Desc
 }
 
 func newCollector(realms *core.Realms, refused func() map[string]map[string]uint64) *collector {
@@ -36,6 +37,7 @@ func newCollector(realms *core.Realms, refused func() map[string]map[string]uint
 
 		connections: d("connections", "Client connections that are open.", "protocol"),
 		connected:   d("connections_total", "Client connections that logged in.", "protocol"),
+		limited:     d("limited_total", "How often a client or user came to a limit of its own: it was refused, or had to wait.", "limit"),
 		turnedAway:  d("connections_refused_total", "Connections that a limit turned away, by the limit's setting.", "protocol", "limit"),
 		in:          d("messages_in_total", "Messages that clients published.", "protocol"),
 		inBytes:     d("message_in_bytes_total", "Payload bytes that clients published.", "protocol"),
@@ -74,7 +76,7 @@ func buildInfo() prometheus.Metric {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.build.Desc(), c.connections, c.connected, c.turnedAway, c.in, c.inBytes, c.out, c.outBytes,
+		c.build.Desc(), c.connections, c.connected, c.turnedAway, c.limited, c.in, c.inBytes, c.out, c.outBytes,
 		c.dropped, c.unroutable, c.sessions, c.retained, c.retainedBytes, c.exchanges, c.queues,
 		c.bindings, c.consumers, c.queued, c.queuedBytes,
 		c.alarm, c.alarmMark, c.diskFree, c.memoryUsed,
@@ -86,7 +88,7 @@ func (c *collector) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	to <- c.build
-	sum := total{protocols: map[string]core.ProtocolStats{}}
+	sum := total{protocols: map[string]core.ProtocolStats{}, limited: map[string]uint64{}}
 	refused := c.refused()
 	for protocol, limits := range refused {
 		for limit, n := range limits {
@@ -94,6 +96,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	c.realms.Each(func(b *core.Broker) { sum.add(b.Stats()) })
+	for limit, n := range sum.limited {
+		to <- prometheus.MustNewConstMetric(c.limited, prometheus.CounterValue, float64(n), limit)
+	}
 	for protocol, p := range sum.protocols {
 		c.protocol(to, protocol, p)
 	}
@@ -161,12 +166,16 @@ func (c *collector) protocol(to chan<- prometheus.Metric, protocol string, p cor
 type total struct {
 	protocols          map[string]core.ProtocolStats
 	sessions, retained int
+	limited            map[string]uint64
 	retainedBytes      int64
 	engine             core.EngineStats
 }
 
 func (t *total) add(s core.Stats) {
 	t.sessions += s.Sessions
+	for limit, n := range s.Limited {
+		t.limited[limit] += n
+	}
 	t.retained += s.Retained
 	t.retainedBytes += s.RetainedBytes
 	e := &t.engine

@@ -66,6 +66,15 @@ entrepot_consumers 4
 # HELP entrepot_exchanges Exchanges.
 # TYPE entrepot_exchanges gauge
 entrepot_exchanges 14
+# HELP entrepot_limited_total How often a client or user came to a limit of its own: it was refused, or had to wait.
+# TYPE entrepot_limited_total counter
+entrepot_limited_total{limit="bindings"} 0
+entrepot_limited_total{limit="bytes"} 0
+entrepot_limited_total{limit="messages"} 0
+entrepot_limited_total{limit="queues"} 0
+entrepot_limited_total{limit="replayed"} 0
+entrepot_limited_total{limit="take_overs"} 0
+entrepot_limited_total{limit="user_connections"} 0
 # HELP entrepot_message_in_bytes_total Payload bytes that clients published.
 # TYPE entrepot_message_in_bytes_total counter
 entrepot_message_in_bytes_total{protocol="mqtt"} 20

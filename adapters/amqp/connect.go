@@ -186,6 +186,9 @@ func (c *conn) open(r *frame.Reader) error {
 		Remote:    c.conn.RemoteAddr(),
 		Kick:      c.kicked,
 	})
+	if errors.Is(err, core.ErrLimit) { // as RabbitMQ has it
+		return refuse(frame.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit is reached", c.vhost, c.login.name)
+	}
 	if err != nil {
 		return err
 	}

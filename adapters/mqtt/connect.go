@@ -158,6 +158,12 @@ func (c *conn) enter(p *packets.Packet, h core.Hello) error {
 		return c.turnAway(p.ProtocolVersion, err)
 	}
 	h.Principal = who
+	if wait := broker.Damp(h); wait > 0 {
+		c.batch.Flush()
+		if err := c.net.Rest(wait); err != nil {
+			return err
+		}
+	}
 	s, resumed, err := broker.Connect(context.Background(), h)
 	if errors.Is(err, core.ErrNotAllowed) {
 		err = fault{badClientID, "the client identifier may not be used"}
@@ -190,6 +196,9 @@ func (c *conn) enter(p *packets.Packet, h core.Hello) error {
 func orUnavailable(err error) error {
 	if f, ok := errors.AsType[fault](err); ok {
 		return f
+	}
+	if errors.Is(err, core.ErrLimit) {
+		return fault{quota, err.Error()}
 	}
 	return fault{unavailable, err.Error()}
 }

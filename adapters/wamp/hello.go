@@ -184,6 +184,7 @@ func (c *conn) join(h *hello, who auth.Principal) error {
 	c.conn.OnRoom(c.resume)
 	c.in.most = c.cfg.MaxMessage
 	c.conn.LoggedIn(c.cfg.MaxMessage+16, c.quiet())
+	c.conn.Pace(func() (time.Duration, bool) { return c.session.Pace(nil) })
 	c.realm.join(c)
 	c.state = open
 	c.welcome(i)

@@ -44,7 +44,7 @@ type crowd struct {
 // crowdMain is a process of clients: it does what standard input says, until
 // that ends.
 func crowdMain(o *options) error {
-	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19); err != nil {
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, o.nice); err != nil {
 		return fmt.Errorf("priority: %w", err)
 	}
 	c := &crowd{o: o}

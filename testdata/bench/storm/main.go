@@ -34,6 +34,7 @@ type options struct {
 	broker  string
 	max     time.Duration
 	json    bool
+	nice    int
 	fork    int
 	address string
 }
@@ -48,6 +49,7 @@ func parse() *options {
 	flag.StringVar(&o.broker, "broker", "", "the program; built from ./cmd/entrepot when empty")
 	flag.DurationVar(&o.max, "max", 3*time.Minute, "the longest that a round may take")
 	flag.BoolVar(&o.json, "json", false, "print the result as JSON")
+	flag.IntVar(&o.nice, "nice", 19, "priority of the clients that come back")
 	flag.IntVar(&o.fork, "fork", -1, "for the program's own use")
 	flag.StringVar(&o.address, "address", "", "for the program's own use")
 	flag.Parse()
@@ -212,7 +214,7 @@ func startCrowd(o *options, address string, i int) (*crowdProcess, error) {
 		return nil, err
 	}
 	c := exec.Command(self, "-fork", fmt.Sprint(i), "-address", address, "-clients", fmt.Sprint(o.clients),
-		"-forks", fmt.Sprint(o.forks), "-within", o.within.String(), "-max", o.max.String())
+		"-forks", fmt.Sprint(o.forks), "-within", o.within.String(), "-max", o.max.String(), "-nice", fmt.Sprint(o.nice))
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
 	if err != nil {
