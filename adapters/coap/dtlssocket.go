@@ -1,6 +1,7 @@
 package coap
 
 import (
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -24,6 +25,7 @@ type dtlsSocket struct {
 	auth    adapters.ClientAuth
 	tls     *adapters.TLSMaterial // nil: no certificates
 	cookies *cookies
+	fake    [32]byte // makes keys of identities that are not known
 
 	mu      sync.Mutex
 	opening map[netip.AddrPort]*association // those in their handshake
@@ -48,6 +50,7 @@ func (s *Server) ServeDTLS(c net.PacketConn, a adapters.Address, m *adapters.TLS
 	k := &dtlsSocket{socket: newSocket(s, c), name: a.Name, auth: a.ClientAuth, tls: m, cookies: newCookies(),
 		opening: map[netip.AddrPort]*association{}, byAddr: map[netip.AddrPort]*association{},
 		byCID: map[string]*association{}, hosts: map[netip.Addr]hostCount{}}
+	_, _ = rand.Read(k.fake[:]) // never fails
 	if k.auth == "" && m != nil {
 		k.auth = m.Settings().ClientAuth
 	}
@@ -277,18 +280,18 @@ func suites(psk, certificates bool) []dtls.CipherSuiteID {
 
 // options are those of one association's handshake.
 func (k *dtlsSocket) options(a *association) []dtls.ServerOption {
-	keys := k.server.psks.Load()
+	keys := k.server.psks.Load() != nil || k.server.broker.Door() != nil
 	certificates := k.tls != nil && len(k.tls.Certificates()) > 0
 	all := []dtls.ServerOption{
-		dtls.WithCipherSuites(suites(keys != nil, certificates)...),
+		dtls.WithCipherSuites(suites(keys, certificates)...),
 		dtls.WithExtendedMasterSecret(dtls.RequestExtendedMasterSecret),
 		dtls.WithConnectionIDGenerator(func() []byte {
 			a.moves.Store(true)
 			return []byte(a.cid)
 		}),
 	}
-	if keys != nil {
-		all = append(all, dtls.WithPSK(func(identity []byte) ([]byte, error) { return keys.key(identity), nil }))
+	if keys {
+		all = append(all, dtls.WithPSK(func(identity []byte) ([]byte, error) { return k.keyOf(identity), nil }))
 	}
 	if !certificates {
 		return all

@@ -3,7 +3,6 @@ package coap
 import (
 	"bytes"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -23,10 +22,7 @@ const (
 
 // psks are the keys that DTLS clients share with the broker (RFC 4279), by their
 // identities. They do not change.
-type psks struct {
-	keys map[string][]byte
-	fake [32]byte // of identities that are not known
-}
+type psks struct{ keys map[string][]byte }
 
 // readPSKs reads a file of keys, one IDENTITY:HEXKEY a line. An identity is a
 // user's name, a key 8 to 64 bytes. A line that is anything else, an empty one
@@ -39,7 +35,6 @@ func readPSKs(path string) (*psks, error) {
 		return nil, fmt.Errorf("PSK file: %w", err)
 	}
 	p := &psks{keys: map[string][]byte{}}
-	_, _ = rand.Read(p.fake[:]) // never fails
 	line := 0
 	for raw := range bytes.Lines(text) {
 		line++
@@ -88,13 +83,25 @@ func parsePSK(line string) (identity string, key []byte, err error) {
 	return identity, key, nil
 }
 
-// key is that of an identity. One that is not known has a key that nobody knows,
-// so that clients cannot tell (RFC 4279, 2).
-func (p *psks) key(identity []byte) []byte {
-	if k := p.keys[string(identity)]; k != nil {
-		return k
+// find is an identity's key in the file, nil when there is none.
+func (p *psks) find(identity string) []byte {
+	if p == nil {
+		return nil
 	}
-	m := hmac.New(sha256.New, p.fake[:])
+	return p.keys[identity]
+}
+
+// keyOf is the key of an identity, by the file of keys or else of users. One that
+// is not known has a key that nobody knows, so that clients cannot tell (RFC 4279,
+// 2).
+func (k *dtlsSocket) keyOf(identity []byte) []byte {
+	if key := k.server.psks.Load().find(string(identity)); key != nil {
+		return key
+	}
+	if key, ok := k.server.broker.Door().PSK(string(identity)); ok {
+		return key
+	}
+	m := hmac.New(sha256.New, k.fake[:])
 	_, _ = m.Write(identity) // never fails
 	return m.Sum(nil)
 }
