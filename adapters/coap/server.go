@@ -204,6 +204,9 @@ func (s *Server) ServeConn(c net.Conn) { s.streams.ServeConn(c) }
 // Called before the first connection.
 func (s *Server) Behind(d *adapters.Door) { s.streams.Behind(d) }
 
+// Unopened counts the connections that ended before the protocol began, by reason.
+func (s *Server) Unopened() map[string]uint64 { return s.streams.Unopened() }
+
 // Refused counts the connections and requests that a limit turned away, by the
 // limit's name.
 func (s *Server) Refused() map[string]uint64 {

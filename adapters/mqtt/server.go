@@ -69,5 +69,8 @@ func (s *Server) tell(code reason) { s.told[code].Add(1) }
 // before the first connection.
 func (s *Server) Behind(d *adapters.Door) { s.net.Behind(d) }
 
+// Unopened counts the connections that ended before the protocol began, by reason.
+func (s *Server) Unopened() map[string]uint64 { return s.net.Unopened() }
+
 // Refused counts the connections that a limit turned away, by the limit's name.
 func (s *Server) Refused() map[string]uint64 { return s.net.Refused() }

@@ -41,6 +41,9 @@ func (s *Server) ServeConn(c net.Conn) { s.server.ServeConn(c) }
 // before the first connection.
 func (s *Server) Behind(d *adapters.Door) { s.server.Behind(d) }
 
+// Unopened counts the connections that ended before the protocol began, by reason.
+func (s *Server) Unopened() map[string]uint64 { return s.server.Unopened() }
+
 // Refused counts the connections that a limit turned away, by the limit's name.
 func (s *Server) Refused() map[string]uint64 { return s.server.Refused() }
 

@@ -133,7 +133,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 		onAll(c, cfg.CoAP, gate)}
 	behind(newDoor(cfg.Limits), clients)
 	var all []front
-	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]map[string]uint64 { return refused(all) }, log, told(m, c)...)
+	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]map[string]uint64 { return refused(all) }, log, told(m, c, &all)...)
 	carry(web, cfg, log, m, s, w)
 	asked := takeCommands(web, kept, broker, again, log)
 	all = append(clients, streams("http", web, gate, cfg.HTTP.Listen, "http/1.1"))
@@ -178,8 +178,10 @@ func stop(ctx context.Context, patience time.Duration, clients []front, broker *
 const lastAnswers = time.Second
 
 // told are the front-ends' own counts.
-func told(m *mqtt.Server, c *coap.Server) []admin.Counts {
+func told(m *mqtt.Server, c *coap.Server, fronts *[]front) []admin.Counts {
 	return []admin.Counts{
+		{Name: "connections_not_begun_total", Help: "Connections that ended before their protocol began: in TLS or the PROXY header.", Label: "reason",
+			Read: func() map[string]uint64 { return unopened(*fronts) }},
 		{Name: "mqtt_told_total", Help: "Refusals and errors that MQTT clients were told of.", Label: "code", Read: m.Told},
 		{Name: "coap_told_total", Help: "What went wrong with CoAP clients, and requests that came again.", Label: "what", Read: c.Told},
 		{Name: "coap_kept", Help: "What is remembered of CoAP clients.", Label: "what", Gauge: true, Read: c.Kept},
@@ -204,4 +206,17 @@ func shutdown(ctx context.Context, fronts []front) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// unopened counts, by reason, the connections that ended before a protocol began.
+func unopened(fronts []front) map[string]uint64 {
+	sum := map[string]uint64{}
+	for _, f := range fronts {
+		if s, ok := f.server.(interface{ Unopened() map[string]uint64 }); ok {
+			for reason, n := range s.Unopened() {
+				sum[reason] += n
+			}
+		}
+	}
+	return sum
 }
