@@ -72,6 +72,7 @@ func (h *house) spend(s *core.Session, n, bytes int) (time.Duration, bool) {
 	return s.Pace(nil)
 }
 
+// TestMessagesAndBytesASecond shows fault 85.
 func TestMessagesAndBytesASecond(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -172,6 +173,7 @@ func TestRetainedSubscribeLoop(t *testing.T) {
 	})
 }
 
+// TestQueuesAndBindingsOfAConnection shows fault 26.
 func TestQueuesAndBindingsOfAConnection(t *testing.T) {
 	set := func(l *core.ClientConfig) { l.Queues, l.Bindings = 3, 2 }
 	limitedHouse(t, set, func(h *house) {
@@ -212,6 +214,7 @@ func TestQueuesAndBindingsOfAConnection(t *testing.T) {
 
 // Two clients with one id that take the session over from each other wait, longer
 // each time; one that comes back now and then does not.
+// It shows fault 72.
 func TestTakeOversInTurns(t *testing.T) {
 	set := func(l *core.ClientConfig) { l.TakeOvers = 3 }
 	limitedHouse(t, set, func(h *house) {
