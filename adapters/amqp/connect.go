@@ -187,7 +187,7 @@ func (c *conn) open(r *frame.Reader) error {
 		Kick:      c.kicked,
 	})
 	if errors.Is(err, core.ErrLimit) { // as RabbitMQ has it
-		return refuse(frame.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit is reached", c.vhost, c.login.name)
+		return refuse(frame.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit is reached", c.vhost, c.login.user())
 	}
 	if err != nil {
 		return err

@@ -84,7 +84,7 @@ var kinds = [...]struct {
 func plainText(err error, _ *conn, _ noun) string { return err.Error() }
 
 func refusedText(_ error, c *conn, n noun) string {
-	return fmt.Sprintf("access to %v refused for user '%s'", n, c.login.name)
+	return fmt.Sprintf("access to %v refused for user '%s'", n, c.login.user())
 }
 
 // differenceFault is a declare that differs from what is there.

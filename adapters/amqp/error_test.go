@@ -8,11 +8,12 @@ import (
 
 	"entrepot/adapters/amqp/frame"
 	"entrepot/core"
+	"entrepot/core/auth"
 )
 
 // What the core refuses, and what the client is told.
 func TestRefusals(t *testing.T) {
-	c := &conn{vhost: "/", login: login{name: "ann"}}
+	c := &conn{vhost: "/", login: login{proof: auth.Credentials{User: "ann"}}}
 	for _, r := range []struct {
 		err  error
 		code frame.Code

@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 
@@ -17,23 +18,35 @@ var errUntold = errors.New("log-in refused")
 // login is who the client says it is and, once that is proven, who it is.
 type login struct {
 	mechanism string
-	name      string
-	password  string
+	proof     auth.Credentials
 	who       auth.Principal
 	realm     *core.Broker // that proved it
 }
 
+// user is who was proved; where nobody has to prove anything, who the client
+// says it is.
+func (l *login) user() string { return cmp.Or(l.who.User, l.proof.User) }
+
 // mechanisms are the SASL mechanisms on offer.
 func (c *conn) mechanisms() string {
-	if c.server.External != nil {
+	if c.certified() {
 		return "PLAIN AMQPLAIN EXTERNAL"
 	}
 	return "PLAIN AMQPLAIN"
 }
 
+// certified tells whether the client's certificate can prove who it is.
+func (c *conn) certified() bool {
+	realm, _ := c.server.realms.Broker("/")
+	return c.conn.Certificate() != nil && realm.Door().TakesCertificates()
+}
+
 // authenticate reads a SASL response and proves it to the default realm.
 func (c *conn) authenticate(mechanism string, response []byte) error {
 	c.login.mechanism = mechanism
+	c.login.proof = c.conn.Credentials(protocol)
+	proof := &c.login.proof
+	proof.ClientID = c.client.name
 	switch {
 	case mechanism == "PLAIN":
 		// RFC 4616: authorization identity, name, password; the first is passed over.
@@ -41,25 +54,25 @@ func (c *conn) authenticate(mechanism string, response []byte) error {
 		if len(parts) != 3 {
 			return c.loginRefused(nil)
 		}
-		c.login.name, c.login.password = string(parts[1]), string(parts[2])
+		proof.User, proof.Password = string(parts[1]), string(parts[2])
 	case mechanism == "AMQPLAIN":
 		r := frame.NewReader(response)
 		table := r.Rest()
 		name, _ := table.Get("LOGIN")
 		password, _ := table.Get("PASSWORD")
 		var ok1, ok2 bool
-		c.login.name, ok1 = name.(string)
-		c.login.password, ok2 = password.(string)
+		proof.User, ok1 = name.(string)
+		proof.Password, ok2 = password.(string)
 		if r.End() != nil || !ok1 || !ok2 {
 			return c.loginRefused(nil)
 		}
-	case mechanism == "EXTERNAL" && c.server.External != nil:
-		return c.external()
+	case mechanism == "EXTERNAL" && c.certified(): // RFC 4422, A: the answer may name somebody
+		proof.User = string(response)
 	default:
 		return refuse(frame.CommandInvalid, "unknown authentication mechanism '%.40s'", mechanism)
 	}
 	realm, _ := c.server.realms.Broker("/")
-	if err := c.prove(realm, c.login.password); err != nil {
+	if err := c.prove(realm, *proof); err != nil {
 		return c.loginRefused(err)
 	}
 	return nil
@@ -75,13 +88,13 @@ func (c *conn) loginRefused(cause error) error {
 	return f
 }
 
-// prove proves the password to a realm. It may take its time, which is this
+// prove proves to a realm who the client is. It may take its time, which is this
 // client's own.
-func (c *conn) prove(realm *core.Broker, password string) error {
+func (c *conn) prove(realm *core.Broker, proof auth.Credentials) error {
 	c.batch.Flush()
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Limits.LoginTimeout)
 	defer cancel()
-	who, err := realm.Authenticate(ctx, auth.Credentials{Protocol: protocol, User: c.login.name, Password: password})
+	who, err := realm.Authenticate(ctx, proof)
 	if err != nil {
 		return err
 	}
@@ -89,41 +102,34 @@ func (c *conn) prove(realm *core.Broker, password string) error {
 	return nil
 }
 
-func (c *conn) external() error {
-	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Limits.LoginTimeout)
-	defer cancel()
-	who, err := c.server.External(ctx, c.conn.Carrier())
-	if err != nil {
-		return c.loginRefused(err)
-	}
-	c.login.name, c.login.who = who.User, who
-	return nil
-}
-
 // enter proves the client to the realm that it opens, where another one knows
 // it so far.
 func (c *conn) enter(realm *core.Broker) error {
-	if c.login.realm != nil && c.login.realm != realm {
-		if err := c.prove(realm, c.login.password); err != nil {
-			return refuse(frame.NotAllowed, "access to vhost '%s' refused for user '%s'", c.vhost, c.login.name)
+	if c.login.realm != realm {
+		if err := c.prove(realm, c.login.proof); err != nil {
+			return refuse(frame.NotAllowed, "access to vhost '%s' refused for user '%s'", c.vhost, c.login.proof.User)
 		}
 	}
-	c.login.password = ""
+	c.login.proof.Password = ""
 	return nil
 }
 
-// updateSecret takes a new password for the same name (RabbitMQ's
-// connection.update-secret).
+// updateSecret takes a new password or token for the same user, whose session then
+// goes on for as long as that is good (RabbitMQ's connection.update-secret).
 func (c *conn) updateSecret(r *frame.Reader) error {
 	secret := string(r.LongText())
 	r.ShortText() // reason
 	if err := r.End(); err != nil {
 		return broken(frame.FrameError, "%v", err)
 	}
-	if c.login.realm != nil {
-		if err := c.prove(c.realm, secret); err != nil {
-			return refuse(frame.NotAllowed, "New secret was refused by one of the backends")
-		}
+	proof := c.login.proof
+	proof.User, proof.Password, proof.Certificate = c.session.Principal().User, secret, nil
+	err := c.prove(c.realm, proof)
+	if err == nil {
+		err = c.session.Renew(c.login.who)
+	}
+	if err != nil {
+		return refuse(frame.NotAllowed, "New secret was refused by one of the backends")
 	}
 	c.reply(nil, frame.ConnectionUpdateSecretOK, nil)
 	return nil

@@ -1,11 +1,8 @@
 package amqp
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"testing"
 	"testing/synctest"
 
@@ -14,37 +11,26 @@ import (
 	"entrepot/core/local"
 )
 
-// [AMQP-1.4.2.2] EXTERNAL is offered where somebody can prove who a client is.
-// It shows fault 37.
-func TestExternal(t *testing.T) {
-	for answer, want := range map[string]string{
-		"ann": "connection.tune channel-max=2047 frame-max=131072 heartbeat=60",
-		"":    "connection.close reply-code=403 ...",
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newTheatre(t, DefaultConfig())
-			defer s.end()
-			s.server.External = func(_ context.Context, c net.Conn) (auth.Principal, error) {
-				if c == nil || answer == "" {
-					return auth.Principal{}, fmt.Errorf("no certificate: %w", core.ErrNotAllowed)
-				}
-				return auth.Principal{User: answer}, nil
+// [AMQP-1.4.2.2] [fault 37] EXTERNAL is not known where no certificate came.
+func TestExternalWithoutACertificate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTheatre(t, DefaultConfig())
+		defer s.end()
+		cfg := auth.DefaultConfig()
+		cfg.Certificate.User = "{cn}"
+		door, err := cfg.Door()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.broker.SetDoor(door)
+		for _, line := range []string{"a> header", `a< connection.start version-minor=9 server-properties=* mechanisms="PLAIN AMQPLAIN" locales=en_US`,
+			"a> connection.start-ok client-properties={capabilities:{authentication_failure_close:true}} mechanism=EXTERNAL locale=en_US",
+			"a< connection.close reply-code=503 ..."} {
+			if err := s.line(line); err != nil {
+				t.Fatalf("%s: %v", line, err)
 			}
-			lines := []string{"a> header", `a< connection.start version-minor=9 server-properties=* mechanisms="PLAIN AMQPLAIN EXTERNAL" locales=en_US`,
-				"a> connection.start-ok client-properties={capabilities:{authentication_failure_close:true}} mechanism=EXTERNAL locale=en_US", "a< " + want}
-			if answer != "" {
-				lines = append(lines, "a> connection.tune-ok channel-max=9 frame-max=4096", "a> connection.open virtual-host=/", "a< connection.open-ok",
-					"a> channel.open", "a< channel.open-ok", "a> queue.declare queue=q", "a< queue.declare-ok queue=q",
-					"a> basic.publish routing-key=q body=1 user-id=ann", "a> basic.get queue=q no-ack",
-					"a< basic.get-ok delivery-tag=1 routing-key=q body=1 user-id=ann")
-			}
-			for _, line := range lines {
-				if err := s.line(line); err != nil {
-					t.Fatalf("%s: %v", line, err)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // [AMQP-1.4.2.7] the virtual host chooses the realm, and each realm lets in

@@ -96,9 +96,9 @@ func readExpiration(r *frame.Reader, p *core.Properties) error {
 // headers that are for it.
 func (ch *channel) checkProperties(m *core.Message, in *content) error {
 	c := ch.conn
-	if in.asked.checked && in.asked.user != c.login.name {
+	if in.asked.checked && in.asked.user != c.login.user() {
 		return refuse(frame.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'",
-			in.asked.user, c.login.name)
+			in.asked.user, c.login.user())
 	}
 	if err := ch.checkReply(m.Props, in.asked.replyTo); err != nil {
 		return err

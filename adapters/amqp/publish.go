@@ -219,7 +219,7 @@ func (ch *channel) publishFault(err error) *fault {
 	case of && x.Internal:
 		f.text = "cannot publish to internal " + about.String()
 	case errors.Is(err, core.ErrNotAllowed):
-		f.text = "publish refused for user '" + ch.conn.login.name + "': " + err.Error()
+		f.text = "publish refused for user '" + ch.conn.login.user() + "': " + err.Error()
 	}
 	f.method = frame.BasicPublish
 	return f

@@ -7,23 +7,13 @@ import (
 
 	"entrepot/adapters"
 	"entrepot/core"
-	"entrepot/core/auth"
 )
 
 // protocol is this front-end's name in logs, figures and origins.
 const protocol = "amqp"
 
-// External proves who a client is that asks for the mechanism EXTERNAL, by its
-// connection: a certificate, for one. It is called on the connection's reader.
-// Errors wrap core.ErrNotAllowed.
-type External func(ctx context.Context, c net.Conn) (auth.Principal, error)
-
 // Server accepts AMQP clients on any number of listeners.
 type Server struct {
-	// External, where it is set before the first connection, makes the mechanism
-	// EXTERNAL known to clients.
-	External External
-
 	cfg    Config
 	realms *core.Realms
 	log    *slog.Logger

@@ -24,6 +24,7 @@ type conn struct {
 	id      core.SessionID
 	version byte // 3, 4 or 5; 0 before CONNECT
 	tells   bool // the client wants reason strings (Request Problem Information)
+	byToken bool // by the authentication method JWT
 	plain   bool // MQTT 5 deliveries have no property that the message does not ask for
 	maxOut  uint32
 	aliases aliases // under the outbox's lock
@@ -131,8 +132,8 @@ func (c *conn) packet(first byte, b []byte) error {
 	case packets.Disconnect:
 		return c.disconnect(b)
 	case packets.Auth:
-		if c.version == 5 { // no method was agreed on
-			return faultf(protocolError, "AUTH without an authentication method")
+		if c.version == 5 {
+			return c.authenticateAgain(b)
 		}
 	}
 	return faultf(protocolError, "packet type %d from a client", kind)
@@ -173,7 +174,7 @@ func (c *conn) send(p *packets.Packet, b *core.Batch) bool {
 	buf := &bytes.Buffer{}
 	encode := map[byte]func(*bytes.Buffer) error{
 		packets.Connack: p.ConnackEncode, packets.Suback: p.SubackEncode,
-		packets.Unsuback: p.UnsubackEncode, packets.Disconnect: p.DisconnectEncode,
+		packets.Unsuback: p.UnsubackEncode, packets.Disconnect: p.DisconnectEncode, packets.Auth: p.AuthEncode,
 	}[p.FixedHeader.Type]
 	for range 2 {
 		buf.Reset()

@@ -87,8 +87,8 @@ func (c *conn) turnAway(level byte, why error) error {
 // hello is what the core has to know of the client.
 func (c *conn) hello(p *packets.Packet, will *brought) (h core.Hello, err error) {
 	v5 := p.ProtocolVersion == 5
-	if p.Properties.AuthenticationMethod != "" {
-		return h, faultf(badAuthMethod, "no authentication method is supported")
+	if p.Properties.AuthenticationMethod == "" && len(p.Properties.AuthenticationData) > 0 { // 3.1.2.11.10
+		return h, faultf(protocolError, "authentication data without a method")
 	}
 	h = core.Hello{
 		// Cloned, so that the rest of the packet need not be kept.
@@ -139,8 +139,12 @@ func (s *Server) expiry(seconds uint32) time.Duration {
 func (c *conn) logIn(b *core.Broker, p *packets.Packet, clientID string) (auth.Principal, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.server.cfg.Limits.LoginTimeout)
 	defer cancel()
-	who, err := b.Authenticate(ctx, auth.Credentials{Protocol: protocolName,
-		ClientID: clientID, User: string(p.Connect.Username), Password: string(p.Connect.Password)})
+	proof := c.net.Credentials(protocolName)
+	proof.ClientID, proof.User, proof.Password = clientID, string(p.Connect.Username), string(p.Connect.Password)
+	if err := c.method(b, p, &proof); err != nil {
+		return auth.Principal{}, err
+	}
+	who, err := b.Authenticate(ctx, proof)
 	switch {
 	case errors.Is(err, core.ErrNotAllowed):
 		err = fault{badLogIn, "user name or password is wrong"}
@@ -180,6 +184,7 @@ func (c *conn) enter(p *packets.Packet, h core.Hello) error {
 		}
 	}
 	c.session, c.id, c.clientID, c.version = s, s.ID(), h.ClientID, p.ProtocolVersion
+	c.byToken = p.Properties.AuthenticationMethod != ""
 	c.zeroExpiry = p.Properties.SessionExpiryInterval == 0
 	c.state = st
 	if lasts {
@@ -255,6 +260,7 @@ func (c *conn) greet(p *packets.Packet, h core.Hello, present bool) {
 	quiet := time.Duration(p.Connect.Keepalive) * time.Second
 	if c.version == 5 {
 		quiet = c.serverKeepAlive(quiet, &a.Properties)
+		a.Properties.AuthenticationMethod = p.Properties.AuthenticationMethod // [MQTT-4.12.0-5]
 		a.Properties.AssignedClientID = p.Properties.AssignedClientID
 		if asked := p.Properties.SessionExpiryInterval; time.Duration(asked)*time.Second != h.Expiry {
 			a.Properties.SessionExpiryInterval = uint32(h.Expiry / time.Second)

@@ -14,6 +14,7 @@ type reason byte
 const (
 	success            reason = 0x00
 	disconnectWithWill reason = 0x04
+	reauthenticate     reason = 0x19
 	noMatch            reason = 0x10
 	noSubscription     reason = 0x11
 	unspecified        reason = 0x80

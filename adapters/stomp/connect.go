@@ -98,7 +98,9 @@ func (c *conn) logIn(realm *core.Broker, login, passcode string) (auth.Principal
 	c.batch.Flush()
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Limits.LoginTimeout)
 	defer cancel()
-	who, err := realm.Authenticate(ctx, auth.Credentials{Protocol: protocol, ClientID: c.clientID, User: login, Password: passcode})
+	proof := c.conn.Credentials(protocol)
+	proof.ClientID, proof.User, proof.Password = c.clientID, login, passcode
+	who, err := realm.Authenticate(ctx, proof)
 	if errors.Is(err, core.ErrNotAllowed) {
 		err = &fault{message: "access refused", detail: "login or passcode is wrong", cause: err}
 	}

@@ -19,6 +19,9 @@ type hello struct {
 	details dict
 	authid  string
 	method  string
+	// challenge is what a client has to sign for WAMP-CRA. It is of this
+	// connection, which takes one AUTHENTICATE only.
+	challenge string
 }
 
 // identity is what others may know of a session. It does not change; modify_details
@@ -56,11 +59,11 @@ func (c *conn) enter(m *message) error {
 	case c.state == fresh && m.kind == wamp.HELLO:
 		return c.hello(m)
 	case c.state == challenged && m.kind == wamp.AUTHENTICATE:
-		ticket, err := c.uri(m, 1, nil)
+		signature, err := c.uri(m, 1, nil)
 		if err != nil {
 			return err
 		}
-		return c.logIn(c.pending, string(ticket))
+		return c.logIn(c.pending, string(signature))
 	case m.kind == wamp.ABORT || m.kind == wamp.GOODBYE:
 		return errGone
 	}
@@ -93,15 +96,14 @@ func (c *conn) hello(m *message) error {
 	c.features = featuresOf(roles)
 	methods, _ := details.get("authmethods").(list)
 	for _, o := range methods {
-		switch {
-		case o == "cookie" && c.visit != nil:
-			return c.joinVisit(h)
-		case o == "ticket" && h.authid != "":
-			return c.challenge(h)
+		if method, _ := o.(string); c.offers(method, h) {
+			return c.begin(method, h)
 		}
 	}
-	h.method = "anonymous"
-	return c.logIn(h, "")
+	if c.offers(methodCertificate, h) && len(methods) == 0 {
+		return c.begin(methodCertificate, h)
+	}
+	return c.begin(methodAnonymous, h)
 }
 
 func featuresOf(roles dict) features {
@@ -113,16 +115,6 @@ func featuresOf(roles dict) features {
 		timeout:   f.flag(wamp.FeatureCallTimeout),
 		caller:    f.flag(wamp.FeatureCallerIdent),
 	}
-}
-
-// challenge asks for the ticket (WAMP, Ticket-based Authentication).
-func (c *conn) challenge(h *hello) error {
-	h.method = "ticket"
-	c.pending, c.state = h, challenged
-	c.send(&c.batch, wamp.CHALLENGE, 3, func(buf []byte) []byte {
-		return c.details(c.value(buf, h.method), nil)
-	})
-	return nil
 }
 
 // turnAway ends a connection whose client may not come in.
@@ -139,21 +131,16 @@ func (c *conn) joinVisit(h *hello) error {
 }
 
 // logIn proves who the client is and opens the session.
-func (c *conn) logIn(h *hello, ticket string) error {
+func (c *conn) logIn(h *hello, signature string) error {
 	c.batch.Flush() // it may take its time
 	ctx, cancel := context.WithTimeout(background(), c.cfg.Limits.LoginTimeout)
 	defer cancel()
-	name := h.authid
-	if h.method == "anonymous" {
-		name = ""
-	}
-	who, err := h.realm.broker.Authenticate(ctx, auth.Credentials{Protocol: protocol,
-		ClientID: h.details.text("x_client_id"), User: name, Password: ticket})
+	who, err := h.realm.broker.Authenticate(ctx, c.proof(h, signature))
 	switch {
 	case errors.Is(err, core.ErrNotAllowed) && h.method == "anonymous":
 		return c.turnAway(errNoMethod, "authentication by ticket is needed")
 	case errors.Is(err, core.ErrNotAllowed):
-		return c.turnAway(errAuth, "authid or ticket is wrong")
+		return c.turnAway(errAuth, "authid or "+h.method+" is wrong")
 	case err != nil:
 		return c.turnAway(errorURI(err), "log-in failed")
 	}

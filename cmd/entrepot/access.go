@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 
+	"entrepot/core"
 	"entrepot/core/auth"
 )
 
@@ -20,4 +21,17 @@ func access(c auth.Config, log *slog.Logger) (*auth.Door, auth.Policy, error) {
 		log.Info("users", "file", c.Users, "number", door.Users(), "token_keys", len(c.Token.Keys), "certificates", c.Certificate.User)
 	}
 	return door, policy, nil
+}
+
+// keepDoor lets clients in by a door, and by a new one whenever files are read
+// again: who would not come in any more as the same is out then.
+func keepDoor(b *core.Broker, d *auth.Door, c auth.Config, again *reloads) {
+	b.SetDoor(d)
+	if d == nil {
+		return
+	}
+	again.add("users", func() (apply func(), err error) {
+		d, err := c.Door()
+		return func() { b.SetDoor(d) }, err
+	})
 }

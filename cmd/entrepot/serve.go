@@ -117,7 +117,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	broker.SetDoor(door)
+	keepDoor(broker, door, cfg.Auth, again)
 	broker.Probe(kept.probes())
 	realms := core.NewRealms(broker)
 	var ready atomic.Bool

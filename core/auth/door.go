@@ -187,10 +187,12 @@ func (d *Door) Salt(user string) Salt {
 	return Salt{Salt: k.salt, Passes: k.passes, Length: 32}
 }
 
-// Takes tells which ways to come in there are: for front-ends that offer them.
-func (d *Door) Takes() (cra, certificates, anonymous bool) {
-	if d == nil {
-		return false, false, true
-	}
-	return len(d.users.salted) > 0, d.certificate.User != "", len(d.anonymous) > 0
-}
+// TakesTokens tells whether clients may come in by tokens, TakesCRA and
+// TakesCertificates by those: for front-ends that say what they offer.
+func (d *Door) TakesTokens() bool { return d != nil && d.tokens != nil }
+
+// TakesCRA is explained at TakesTokens.
+func (d *Door) TakesCRA() bool { return d != nil && len(d.users.salted) > 0 }
+
+// TakesCertificates is explained at TakesTokens.
+func (d *Door) TakesCertificates() bool { return d != nil && d.certificate.User != "" }

@@ -1,0 +1,112 @@
+package mqtt
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"entrepot/core/auth"
+)
+
+const tokenSecret = "0123456789abcdef0123456789abcdef"
+
+// tokenDoor lets in whom tokens name.
+func tokenDoor(t *testing.T) *auth.Door {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "hs.key")
+	if err := os.WriteFile(path, []byte(tokenSecret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := auth.DefaultConfig()
+	c.Token.Keys, c.Token.Leeway = []string{path}, 0
+	d, err := c.Door()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func signed(t *testing.T, user string, lasts time.Duration) string {
+	t.Helper()
+	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
+		jwt.MapClaims{"sub": user, "exp": time.Now().Add(lasts).Unix()}).SignedString([]byte(tokenSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A token is brought by a method or as the password; a session ends with it, or
+// goes on with another of the same user [fault 49].
+func TestTokens(t *testing.T) {
+	for name, play := range map[string]string{
+		"[MQTT-4.12.0-1] [MQTT-4.12.0-5] by the method": `a> connect id=a method=JWT data=ANN
+			a< connack method=JWT ...
+			a> pingreq
+			a< pingresp`,
+		"[MQTT-4.12.1-1] [MQTT-4.12.1-2] another token in time": `a> connect id=a method=JWT data=ANN
+			a< connack method=JWT ...
+			wait 59s
+			a> auth code=0x19 method=JWT data=LATER
+			a< auth surplus=00061500034a5754
+			wait 59s
+			a> pingreq
+			a< pingresp`,
+		"[MQTT-4.12.1-2] a token of another user": `a> connect id=a method=JWT data=ANN
+			a< connack method=JWT ...
+			a> auth code=0x19 method=JWT data=BOB
+			a< disconnect code=87 ...
+			a< closed`,
+		"[MQTT-4.12.1-1] another method": `a> connect id=a method=JWT data=ANN
+			a< connack method=JWT ...
+			a> auth code=0x19 method=SCRAM data=ANN
+			a< disconnect code=82 ...
+			a< closed`,
+		"[MQTT-4.12.0-7] AUTH without a method at CONNECT": `a> connect id=a username=ann password=ANN
+			a< connack ...
+			a> auth code=0x19 method=JWT data=LATER
+			a< disconnect code=82 ...
+			a< closed`,
+		"[MQTT-3.15.2-1] AUTH with 0x18": `a> connect id=a method=JWT data=ANN
+			a< connack method=JWT ...
+			a> auth code=0x18 method=JWT data=ANN
+			a< disconnect code=82 ...
+			a< closed`,
+		"[MQTT-4.12.0-4] no token": `a> connect id=a method=JWT
+			a< connack code=86 ...
+			a< closed`,
+		"another user's name": `a> connect id=a username=bob method=JWT data=ANN
+			a< connack code=86 ...
+			a< closed`,
+		"the token expires": `a> connect id=a password=ANN
+			a< connack ...
+			wait 61s
+			a< disconnect code=87 reason="the credentials have expired"
+			a< closed`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newTheatre(t, testConfig())
+			s.version = 5
+			s.broker.SetDoor(tokenDoor(t))
+			defer s.end()
+			for step := range strings.Lines(play) {
+				step = strings.NewReplacer("ANN", signed(t, "ann", time.Minute), "BOB", signed(t, "bob", time.Minute),
+					"LATER", signed(t, "ann", 2*time.Minute)).Replace(strings.TrimSpace(step))
+				if d, ok := strings.CutPrefix(step, "wait "); ok {
+					lasts, _ := time.ParseDuration(d)
+					time.Sleep(lasts)
+					synctest.Wait()
+					continue
+				}
+				if problem := s.step(step); problem != "" {
+					t.Fatalf("%s: %s\n%s", name, step, problem)
+				}
+			}
+		})
+	}
+}
