@@ -62,7 +62,7 @@ type Broker struct {
 	cfg       Config
 	realm     string
 	engine    Engine
-	policy    auth.Policy
+	policy    atomic.Pointer[ruling] // nil: everything is allowed
 	logins    logins
 	log       *slog.Logger
 	retained  *retainedStore
@@ -77,6 +77,10 @@ type Broker struct {
 	wills      chan struct{} // one for each that may be published at once
 	procedures procedures
 	replies    replies
+	given      given
+
+	reviews sync.Mutex  // held over a review of what clients have
+	second  *time.Timer // the second review; under mu
 
 	mu        sync.Mutex
 	sessions  map[sessionName]*record
@@ -88,8 +92,8 @@ type Broker struct {
 // NewBroker makes the broker of a realm on an engine. The nil policy allows
 // everything. Whoever made the engine closes it after Broker.Close.
 func NewBroker(cfg Config, realm string, e Engine, p auth.Policy, log *slog.Logger) *Broker {
-	return &Broker{
-		cfg: cfg, realm: realm, engine: e, policy: p, log: log,
+	b := &Broker{
+		cfg: cfg, realm: realm, engine: e, log: log,
 		retained:  newRetainedStore(cfg.MaxRetained, cfg.MaxRetainedBytes),
 		groups:    groups{holders: map[QueueKey]int{}},
 		sessions:  map[sessionName]*record{},
@@ -97,6 +101,8 @@ func NewBroker(cfg Config, realm string, e Engine, p auth.Policy, log *slog.Logg
 		wills:     make(chan struct{}, willsAtOnce),
 		protocols: map[string]*protocol{},
 	}
+	b.rule(p)
+	return b
 }
 
 // Realm is the broker's name.
@@ -111,6 +117,7 @@ func (b *Broker) MaxMessage() int { return b.cfg.MaxMessage }
 func (b *Broker) Close() {
 	b.mu.Lock()
 	b.closing = true
+	stopTimer(&b.second)
 	var waiting []*record
 	for _, r := range b.sessions {
 		waiting = append(waiting, r)

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"entrepot/core/auth"
 )
 
 // maxTries is how often an idempotent call is made.
@@ -371,12 +369,4 @@ func (s *Session) admitReply(m *Message) error {
 		return m.Props.stamp(false)
 	}
 	return nil
-}
-
-// publishAction is what publishing to a means to a policy.
-func publishAction(a Address) (auth.Action, auth.Object) {
-	if a.Exchange == RPCExchange {
-		return auth.Call, auth.Object{Kind: auth.Procedure, Name: a.Topic.String()}
-	}
-	return auth.Publish, publishObject(a)
 }

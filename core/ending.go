@@ -30,6 +30,7 @@ func (s *Session) Renew(p auth.Principal) error {
 	p.ClientID = s.hello.Principal.ClientID
 	s.renewed.Store(&p)
 	s.grants.forget()
+	go s.broker.renewed(s)
 	s.broker.deadlines.set(s, p.Until)
 	return nil
 }

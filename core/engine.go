@@ -1,6 +1,10 @@
 package core
 
-import "context"
+import (
+	"context"
+
+	"entrepot/routing"
+)
 
 // Engine keeps the exchanges and queues of one realm. It is used by Broker and
 // Session alone; rights are checked before a call comes here, owners of
@@ -45,6 +49,18 @@ type Engine interface {
 type Lister interface {
 	// EachQueue calls f for every queue; owner is 0 unless it is exclusive.
 	EachQueue(f func(k QueueKey, owner SessionID))
+}
+
+// Guarded is implemented by engines that ask about what a binding brings in.
+// Without it a filter is granted whole or not at all.
+type Guarded interface {
+	// Guard has may asked, from then on and of routes found before too, whether
+	// a queue that is bound to TopicExchange gets a topic from there: it does
+	// when that is so for the owner of a binding that matches. nil asks nobody.
+	// may is called under locks, about once for each topic and binding.
+	Guard(may func(o *Owner, t routing.Topic) bool)
+	// EachBinding calls f for every binding that has an owner, without locks.
+	EachBinding(f func(BindSpec))
 }
 
 // QueueGone is implemented by receivers that want to know when their queue

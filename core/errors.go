@@ -22,6 +22,9 @@ var (
 	ErrClosed      = errors.New("closed")
 )
 
+// ErrWill is beside another kind where Connect refuses a will.
+var ErrWill = errors.New("will")
+
 // Difference says in what a declare differs from what is there. It wraps
 // ErrConflict.
 type Difference struct {

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 
+	"entrepot/core/auth"
 	"entrepot/routing"
 )
 
@@ -54,6 +55,15 @@ type BindSpec struct {
 	AtMostOnce bool
 	Replay     Replay
 	By         SessionID
+	// Owner is stamped by Session.Bind.
+	Owner *Owner
+}
+
+// Owner is who made a binding: messages come in with its rights, as long as the
+// binding is there. It does not change.
+type Owner struct {
+	Principal auth.Principal
+	Session   SessionID
 }
 
 // RoutingTopic is the topic that a routing key in dotted spelling is on an

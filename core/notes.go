@@ -62,7 +62,7 @@ func (s *Session) Rebind(ctx context.Context, b BindSpec) error {
 	if err := s.allowBind(b); err != nil {
 		return err
 	}
-	b.By, b.Replay = s.ID(), ReplayNever
+	b.By, b.Replay, b.Owner = s.ID(), ReplayNever, s.asOwner()
 	_, err := s.bind(ctx, b)
 	return err
 }

@@ -91,8 +91,8 @@ type QueueSpec struct {
 	Args       QueueArgs
 	// Passive: only tell whether it exists.
 	Passive bool
-	// Prefix begins the name where the broker makes one; "" is amq.gen-. It must
-	// be a reserved one.
+	// Prefix begins the name where the broker makes one; "" is amq.gen-. Clients
+	// need no right to an exclusive queue that got its name so.
 	Prefix string
 	// Drops counts what the queue drops; nil counts for the broker.
 	Drops *Drops

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,9 +29,11 @@ type record struct {
 	timer   *time.Timer // expiry, while no connection is there
 	epoch   uint64      // counts connections; a timer of an older one does nothing
 	will    *pendingWill
-	due     []*pendingWill // to be published by unlock
-	left    time.Time      // when the last connection ended
-	user    string         // of the last connection
+	due     []*pendingWill        // to be published by unlock
+	left    time.Time             // when the last connection ended
+	user    string                // of the last connection
+	groups  []string              // that it was in
+	owner   atomic.Pointer[Owner] // of the last that was bound
 
 	resumable bool
 	onDisk    bool // a record of it is there
@@ -58,7 +61,8 @@ type pendingWill struct {
 // cancelled. Errors: ErrClosed when the broker stops; ErrFull for a new session
 // that would go to a disk which is full or failed; ErrLimit for a user who has
 // enough connections; ErrNotAllowed where there is a session of that name that
-// another user began, which goes on as if nothing was.
+// another user began, which goes on as if nothing was, and, with ErrWill, for a
+// will that may not be published.
 func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, err error) {
 	if err := checkHello(h); err != nil {
 		return nil, false, err
@@ -67,6 +71,9 @@ func (b *Broker) Connect(_ context.Context, h Hello) (s *Session, resumed bool, 
 		h.Expiry = 0
 	}
 	if err := b.vouched(&h); err != nil {
+		return nil, false, err
+	}
+	if err := (&Session{broker: b, hello: h}).allowWill(); err != nil {
 		return nil, false, err
 	}
 	if err := b.join(&h); err != nil {
@@ -103,6 +110,9 @@ func (b *Broker) connect(h Hello) (s *Session, resumed bool, err error) {
 			}
 			s.Close(CloseNormal)
 			return nil, false, err
+		}
+		if resumed {
+			b.takeOver(s)
 		}
 		if s.wrote {
 			err = s.synced()
@@ -204,7 +214,7 @@ func (r *record) enter(s *Session) (resumed, ok bool, err error) {
 		r.state = nil
 	}
 	r.expiry = s.hello.Expiry
-	r.user = s.hello.Principal.User
+	r.user, r.groups = s.hello.Principal.User, s.hello.Principal.Groups
 	r.keep()
 	s.origin = &Origin{Protocol: s.hello.Protocol, ClientID: s.hello.ClientID,
 		User: s.hello.Principal.User, Session: r.id}
@@ -361,6 +371,7 @@ func (r *record) clear() {
 		// Gone already, or another's by now, is as good.
 		_, _ = r.broker.engine.DeleteQueue(ctx, k, DeleteOptions{IfOwned: true, By: r.id})
 	}
+	r.broker.given.removeAll(r)
 	r.broker.groups.releaseAll(ctx, r)
 	r.forget()
 	if e, ok := r.state.(SessionEnded); ok {

@@ -57,7 +57,7 @@ func (s *Session) Register(spec RegisterSpec, c Callee) (*Registration, error) {
 	if f.IsZero() {
 		return nil, invalid("registration without a name")
 	}
-	if err := s.allow(auth.Register, auth.Object{Kind: auth.Procedure, Name: f.String()}); err != nil {
+	if err := s.allow(auth.Register, registerObject(f)); err != nil {
 		return nil, err
 	}
 	if err := s.begin(); err != nil {

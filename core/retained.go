@@ -201,7 +201,7 @@ func (b *Broker) bind(ctx context.Context, s BindSpec) (Source, int, error) {
 	if found == 0 {
 		return nil, 0, nil
 	}
-	return src, found, nil
+	return b.permitted(src, s.Owner), found, nil
 }
 
 // bindMarked binds at one place in the order of retained publishes.

@@ -15,36 +15,78 @@ const (
 	maxGrant  = 512
 )
 
-// grants remembers addresses that this session may publish to, so that the
-// policy is not asked for every message. Emptied when full.
+// grants remembers addresses that this session may publish to, or have answers
+// sent to, so that the policy is not asked for every message. Emptied when
+// full, and when the policy is another one.
 type grants struct {
 	mu sync.Mutex
-	ok map[Address]struct{}
+	by *ruling
+	ok map[grant]struct{}
+}
+
+type grant struct {
+	Address
+	reply bool
+}
+
+// has tells whether the grant was given by that policy.
+func (g *grants) has(by *ruling, what grant) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.by != by {
+		return false
+	}
+	_, ok := g.ok[what]
+	return ok
+}
+
+func (g *grants) add(by *ruling, what grant) {
+	if len(what.Exchange)+len(what.Topic.String()) > maxGrant {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ok == nil || g.by != by || len(g.ok) >= maxGrants {
+		g.by, g.ok = by, map[grant]struct{}{}
+	}
+	g.ok[what] = struct{}{}
 }
 
 // allow asks the policy; what clients see says no more than "not allowed".
-func (s *Session) allow(a auth.Action, o auth.Object) error {
+func (s *Session) allow(a auth.Action, o auth.Object) error { return s.allowAll(asked{a, o}) }
+
+func (s *Session) allowAll(questions ...asked) error {
 	if err := s.open(); err != nil {
 		return err
 	}
-	if s.broker.policy == nil {
-		return nil
-	}
-	if err := s.broker.policy.Check(s.Principal(), a, o); err != nil {
-		s.broker.log.Debug("refused by policy", "protocol", s.origin.Protocol, "client", s.hello.ClientID,
-			"action", a.String(), "object", o.Name, "reason", err)
-		return fmt.Errorf("%s %q: %w", a, o.Name, ErrNotAllowed)
+	who := s.Principal()
+	for _, q := range questions {
+		if err := s.broker.ask(&who, q); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// allowQueue asks for named queues; internal ones are the adapters' own, their
-// bindings are what is checked.
+// allowQueue asks for named queues, unless the session was given them, and for
+// groups' queues; other internal ones are the adapters' own, their bindings are
+// what is checked.
 func (s *Session) allowQueue(a auth.Action, k QueueKey) error {
-	if k.Kind != NamedQueue {
-		return s.open()
+	switch {
+	case k.Kind == NamedQueue && !s.own(k):
+		return s.allow(a, auth.Object{Kind: auth.Queue, Name: k.Name})
+	case k.Kind == GroupQueue:
+		return s.allowGroup(k)
 	}
-	return s.allow(a, auth.Object{Kind: auth.Queue, Name: k.Name})
+	return s.open()
+}
+
+func (s *Session) allowGroup(k QueueKey) error {
+	o, _, ok := groupObject(k)
+	if !ok && s.broker.policy.Load() != nil {
+		return fmt.Errorf("%v: %w", k, ErrNotAllowed)
+	}
+	return s.allow(auth.Subscribe, o)
 }
 
 func (s *Session) allowFilter(f routing.Filter) error {
@@ -52,55 +94,81 @@ func (s *Session) allowFilter(f routing.Filter) error {
 }
 
 // allowExchange: what an exchange cannot route goes to its alternate, which is
-// a publish.
+// a publish. That the broker's own exchanges are there is no secret.
 func (s *Session) allowExchange(x ExchangeSpec) error {
+	if x.Passive && (x.Name == DefaultExchange || x.Name == RPCExchange || reservedName(x.Name)) {
+		return s.open()
+	}
 	if err := s.allow(auth.Declare, auth.Object{Kind: auth.Exchange, Name: x.Name}); err != nil {
 		return err
 	}
 	if x.Passive || x.Alternate == "" {
 		return nil
 	}
-	return s.allow(auth.Publish, auth.Object{Kind: auth.Exchange, Name: x.Alternate})
+	return s.allowAll(intoAsks(x.Alternate))
 }
 
 // allowQueueSpec: dead letters are taken from the queue and published.
 func (s *Session) allowQueueSpec(q QueueSpec) error {
+	if q.Passive {
+		return s.allowLook(q.Key)
+	}
 	if err := s.allowQueue(auth.Declare, q.Key); err != nil {
 		return err
 	}
 	d := q.Args.DeadLetter
-	if q.Passive || d == nil {
+	if d == nil {
 		return nil
 	}
 	if err := s.allowQueue(auth.Consume, q.Key); err != nil {
 		return err
 	}
-	return s.allow(auth.Publish, auth.Object{Kind: auth.Exchange, Name: d.Exchange})
+	return s.allowAll(deadAsks(d))
+}
+
+// allowLook: whoever may do something with a queue may know that it is there.
+func (s *Session) allowLook(k QueueKey) error {
+	err := s.allowQueue(auth.Declare, k)
+	if err == nil || k.Kind != NamedQueue || s.open() != nil {
+		return err
+	}
+	for _, a := range []auth.Action{auth.Consume, auth.Publish} {
+		if s.allow(a, auth.Object{Kind: auth.Queue, Name: k.Name}) == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // allowBind: reading from the source, writing to the target.
 func (s *Session) allowBind(b BindSpec) error {
-	read := auth.Object{Kind: auth.Exchange, Name: b.Source}
-	if b.Source == TopicExchange {
-		read = filterObject(b.Filter)
-	}
-	if err := s.allow(auth.Subscribe, read); err != nil {
+	if err := s.allowAll(s.broker.readAsks(&b)...); err != nil {
 		return err
 	}
 	return s.allowTarget(b)
 }
 
 // allowUnbind lets a client always take its own subscription back.
-func (s *Session) allowUnbind(b BindSpec) error { return s.allowTarget(b) }
-
-func (s *Session) allowTarget(b BindSpec) error {
-	if b.Exchange != "" {
-		return s.allow(auth.Declare, auth.Object{Kind: auth.Exchange, Name: b.Exchange})
+func (s *Session) allowUnbind(b BindSpec) error {
+	if b.Exchange == "" && b.Queue.Kind != NamedQueue {
+		return s.open()
 	}
-	return s.allowQueue(auth.Declare, b.Queue)
+	return s.allowTarget(b)
 }
 
-// allowTopics asks for every topic that the message is routed by.
+// allowTarget: an exchange that is bound publishes further.
+func (s *Session) allowTarget(b BindSpec) error {
+	if b.Exchange == "" {
+		return s.allowQueue(auth.Declare, b.Queue)
+	}
+	if err := s.allow(auth.Declare, auth.Object{Kind: auth.Exchange, Name: b.Exchange}); err != nil {
+		return err
+	}
+	return s.allowAll(intoAsks(b.Exchange))
+}
+
+// allowTopics asks for every topic that the message is routed by, and for where
+// answers to it would go.
 func (s *Session) allowTopics(m *Message) error {
 	if err := s.allowPublish(m.address()); err != nil || m.Props == nil {
 		return err
@@ -115,35 +183,59 @@ func (s *Session) allowTopics(m *Message) error {
 			}
 		}
 	}
-	return nil
+	if m.Props.ReplyTo.IsZero() {
+		return nil
+	}
+	return s.allowReply(m.Props.ReplyTo)
 }
 
 // allowPublish remembers what the policy granted.
 func (s *Session) allowPublish(a Address) error {
+	return s.remembered(grant{Address: a}, func() error {
+		if name, ok := a.QueueName(); ok && s.broker.given.of(Named(name)) != nil {
+			return nil
+		}
+		return s.allow(publishAction(a))
+	})
+}
+
+// allowReply: who asks for an answer must have the right to receive where it
+// goes, so that nobody has others publish for him.
+func (s *Session) allowReply(a Address) error {
+	return s.remembered(grant{a, true}, func() error {
+		if name, ok := a.QueueName(); ok {
+			return s.allowQueue(auth.Consume, Named(name))
+		}
+		if a.Exchange == TopicExchange {
+			return s.allowFilter(a.Topic.Filter())
+		}
+		return s.allow(auth.Subscribe, auth.Object{Kind: auth.Exchange, Name: a.Exchange})
+	})
+}
+
+func (s *Session) remembered(what grant, ask func() error) error {
 	if err := s.open(); err != nil {
 		return err
 	}
-	if s.broker.policy == nil {
+	by := s.broker.policy.Load()
+	if by == nil || s.grants.has(by, what) {
 		return nil
 	}
-	s.grants.mu.Lock()
-	_, known := s.grants.ok[a]
-	s.grants.mu.Unlock()
-	if known {
-		return nil
-	}
-	if err := s.allow(publishAction(a)); err != nil {
+	if err := ask(); err != nil {
 		return err
 	}
-	if len(a.Exchange)+len(a.Topic.String()) > maxGrant {
+	s.grants.add(by, what)
+	return nil
+}
+
+// allowWill is asked when a client connects, and again when its will is due.
+func (s *Session) allowWill() error {
+	if s.hello.Will == nil {
 		return nil
 	}
-	s.grants.mu.Lock()
-	defer s.grants.mu.Unlock()
-	if s.grants.ok == nil || len(s.grants.ok) >= maxGrants {
-		s.grants.ok = map[Address]struct{}{}
+	if err := s.allowTopics(s.hello.Will.Message); err != nil {
+		return fmt.Errorf("%w: %w", ErrWill, err)
 	}
-	s.grants.ok[a] = struct{}{}
 	return nil
 }
 
@@ -151,20 +243,18 @@ func (s *Session) allowPublish(a Address) error {
 // Errors: ErrNotAllowed, ErrClosed.
 func (s *Session) Allowed(a auth.Action, o auth.Object) error { return s.allow(a, o) }
 
-// address of a message, for the cache of rights.
-func (m *Message) address() Address { return Address{m.Exchange, m.Topic} }
-
-// publishObject is what a publish to a is checked against.
-func publishObject(a Address) auth.Object {
-	if name, ok := a.QueueName(); ok {
-		return auth.Object{Kind: auth.Queue, Name: name}
+// asOwner is who the session's bindings are made by.
+func (s *Session) asOwner() *Owner {
+	p := s.Principal()
+	if o := s.rec.owner.Load(); o != nil && sameRights(&o.Principal, &p) {
+		return o
 	}
-	if a.Exchange == TopicExchange {
-		return auth.Object{Kind: auth.Topic, Name: a.Topic.String()}
-	}
-	return auth.Object{Kind: auth.Exchange, Name: a.Exchange}
+	o := &Owner{Session: s.ID(), Principal: auth.Principal{User: p.User, ClientID: p.ClientID, Groups: p.Groups}}
+	s.rec.owner.Store(o)
+	return o
 }
 
-func filterObject(f routing.Filter) auth.Object {
-	return auth.Object{Kind: auth.Topic, Name: f.String()}
+// address of a message, for the cache of rights.
+func (m *Message) address() Address {
+	return Address{m.Exchange, m.Topic}
 }

@@ -73,10 +73,6 @@ func TestPolicyAtEveryVerb(t *testing.T) {
 			_, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named("new")})
 			return err
 		}, []string{"declare queue new"}},
-		{"passive declare", func(h *house, s *core.Session) error {
-			_, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: q, Passive: true})
-			return err
-		}, []string{"declare queue q"}},
 		{"declare a queue with dead letters", func(h *house, s *core.Session) error {
 			args := core.QueueArgs{DeadLetter: &core.DeadLetter{Exchange: "dead"}}
 			_, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named("new"), Args: args})
@@ -126,7 +122,7 @@ func TestPolicyAtEveryVerb(t *testing.T) {
 		}, []string{"subscribe exchange x"}},
 		{"bind an exchange", func(h *house, s *core.Session) error {
 			return s.Bind(h.ctx, filter(h, core.QueueKey{}, func(b *core.BindSpec) { b.Exchange = "x" }))
-		}, []string{"subscribe topic t/#", "declare exchange x"}},
+		}, []string{"subscribe topic t/#", "declare exchange x", "publish exchange x"}},
 		{"unsubscribe", func(h *house, s *core.Session) error { return s.Unbind(h.ctx, filter(h, session)) }, nil},
 		{"unbind a queue", func(h *house, s *core.Session) error { return s.Unbind(h.ctx, filter(h, q)) },
 			[]string{"declare queue q"}},
@@ -135,13 +131,13 @@ func TestPolicyAtEveryVerb(t *testing.T) {
 			return err
 		}, []string{"subscribe topic t/1"}},
 		{"publish", func(h *house, s *core.Session) error {
-			_, err := h.say(s, h.note("t/1", "x"))
+			_, err := h.say(s, h.note("p/1", "x"))
 			return err
-		}, []string{"publish topic t/1"}},
+		}, []string{"publish topic p/1"}},
 		{"publish retained", func(h *house, s *core.Session) error {
-			_, err := h.say(s, h.note("t/1", "x", retain))
+			_, err := h.say(s, h.note("p/1", "x", retain))
 			return err
-		}, []string{"publish topic t/1"}},
+		}, []string{"publish topic p/1"}},
 		{"publish to a queue", func(h *house, s *core.Session) error {
 			_, err := h.say(s, h.note("t", "x", toQueue))
 			return err
@@ -151,9 +147,9 @@ func TestPolicyAtEveryVerb(t *testing.T) {
 			return err
 		}, []string{"publish exchange x"}},
 		{"apply", func(h *house, s *core.Session) (err error) {
-			s.Apply(nil, []core.Op{{Message: h.note("t/1", "x")}, {Message: h.note("t/2", "x")}}, func(_ bool, e error) { err = e })
+			s.Apply(nil, []core.Op{{Message: h.note("p/1", "x")}, {Message: h.note("p/2", "x")}}, func(_ bool, e error) { err = e })
 			return err
-		}, []string{"publish topic t/1", "publish topic t/2"}},
+		}, []string{"publish topic p/1", "publish topic p/2"}},
 	} {
 		t.Run(c.title, func(t *testing.T) {
 			for refused := range len(c.asks) + 1 {
@@ -210,6 +206,34 @@ func preparedHouse(t *testing.T, p *asked) (*house, *core.Session) {
 	h.must(s.Bind(h.ctx, core.BindSpec{Source: core.TopicExchange, Queue: core.Named("q"), Filter: h.filter("t/#")}))
 	p.take()
 	return h, s
+}
+
+// Faults 51 and 52: whoever may do nothing with a queue does not learn whether it
+// is there.
+func TestPassiveDeclareNeedsSomeRight(t *testing.T) {
+	for _, c := range []struct {
+		may  string
+		want error
+	}{{"declare", nil}, {"consume", nil}, {"publish", nil}, {"subscribe", core.ErrNotAllowed}} {
+		synctest.Test(t, func(t *testing.T) {
+			h := houseOn(t, local.New(quiet()), core.DefaultConfig(), nil)
+			s := h.fresh("a", asHans)
+			_, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named("q")})
+			h.must(err)
+			h.broker.SetPolicy(func(_ auth.Principal, a auth.Action, _ auth.Object) error {
+				if a.String() != c.may {
+					return errors.New("no")
+				}
+				return nil
+			})
+			for _, name := range []string{"q", "none"} {
+				_, err = s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named(name), Passive: true})
+				if c.want != nil && !errors.Is(err, c.want) || c.want == nil && errors.Is(err, core.ErrNotAllowed) {
+					t.Errorf("may %s %s: %v", c.may, name, err)
+				}
+			}
+		})
+	}
 }
 
 // A session remembers what it may publish to, up to a bound, and asks the

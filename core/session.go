@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -260,14 +259,7 @@ func (s *Session) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, err
 }
 
 func (s *Session) declareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error) {
-	fresh := q.Key == Named("") && !q.Passive
-	if fresh {
-		if q.Prefix == "" {
-			q.Prefix = generatedPrefix
-		}
-		q.Key.Name = q.Prefix + rand.Text()
-		fresh = reservedName(q.Prefix)
-	}
+	fresh := q.Key == Named("") && !q.Passive && s.nameQueue(&q)
 	if err := s.allowQueueSpec(q); err != nil {
 		return QueueInfo{}, err
 	}
@@ -317,8 +309,10 @@ func (s *Session) DeleteQueue(ctx context.Context, k QueueKey, o DeleteOptions) 
 }
 
 func (s *Session) deleteQueue(ctx context.Context, k QueueKey, o DeleteOptions) (int, error) {
-	if err := s.allowQueue(auth.Declare, k); err != nil {
-		return 0, err
+	if k.Kind == NamedQueue { // to leave a group needs no right
+		if err := s.allowQueue(auth.Declare, k); err != nil {
+			return 0, err
+		}
 	}
 	if err := s.begin(); err != nil {
 		return 0, err
@@ -331,6 +325,7 @@ func (s *Session) deleteQueue(ctx context.Context, k QueueKey, o DeleteOptions) 
 	n, err := s.broker.engine.DeleteQueue(ctx, k, o)
 	if err == nil {
 		s.rec.disown(k)
+		s.broker.given.remove(k)
 	}
 	return n, err
 }
@@ -367,6 +362,9 @@ func (s *Session) Bind(ctx context.Context, b BindSpec) error {
 	b.By = s.ID()
 	if err := s.mayBind(); err != nil {
 		return err
+	}
+	if b.Queue.Kind != GroupQueue { // whose members have the right each
+		b.Owner = s.asOwner()
 	}
 	src, err := s.bind(ctx, b)
 	if err == nil {
@@ -442,7 +440,7 @@ func (s *Session) attach(ctx context.Context, k QueueKey, o ConsumeOptions, r Re
 	if err != nil {
 		return nil, err
 	}
-	h := &heldConsumer{Consumer: c, session: s, lost: Requeue}
+	h := &heldConsumer{Consumer: c, session: s, queue: k, lost: Requeue}
 	if k.Kind == SessionQueue {
 		h.lost = Return
 	}
@@ -459,6 +457,7 @@ func (s *Session) attach(ctx context.Context, k QueueKey, o ConsumeOptions, r Re
 type heldConsumer struct {
 	Consumer
 	session *Session
+	queue   QueueKey
 	lost    Outcome // of held deliveries when the connection goes
 }
 

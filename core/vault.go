@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"entrepot/core/auth"
 	"entrepot/core/store"
 	"entrepot/routing"
 )
@@ -86,6 +87,7 @@ type sessionRecord struct {
 	Owned  []QueueKey `json:",omitempty"`
 	Held   []QueueKey `json:",omitempty"`
 	User   string     `json:",omitempty"`
+	Groups []string   `json:",omitempty"`
 	Will   []byte     `json:",omitempty"` // AppendMessage
 	Delay  int64      `json:",omitempty"` // of the will, milliseconds
 	TTL    int64      `json:",omitempty"` // of the will, which runs from its sending; milliseconds
@@ -135,7 +137,7 @@ func (r *record) forget() {
 }
 
 func (r *record) encode() []byte {
-	k := sessionRecord{ID: r.id, Expiry: r.expiry.Milliseconds(), User: r.user}
+	k := sessionRecord{ID: r.id, Expiry: r.expiry.Milliseconds(), User: r.user, Groups: r.groups}
 	if r.expiry < 0 {
 		k.Expiry = -1
 	}
@@ -201,6 +203,7 @@ func (b *Broker) Restore(st *store.Store) error {
 	if err := b.dropOrphans(); err != nil {
 		return fmt.Errorf("realm %q: notes: %w", b.realm, err)
 	}
+	b.review() // the rules may be others by now
 	return nil
 }
 
@@ -290,7 +293,7 @@ func (b *Broker) restoreSessions() error {
 
 // restoreSession makes the record of a session without a connection.
 func (b *Broker) restoreSession(key string, k sessionRecord) *record {
-	r := &record{broker: b, name: parseSessionName(key), id: k.ID, resumable: true, onDisk: true, user: k.User,
+	r := &record{broker: b, name: parseSessionName(key), id: k.ID, resumable: true, onDisk: true, user: k.User, groups: k.Groups,
 		expiry: time.Duration(k.Expiry) * time.Millisecond}
 	if k.Expiry < 0 {
 		r.expiry = Forever
@@ -310,7 +313,7 @@ func (b *Broker) restoreSession(key string, k sessionRecord) *record {
 		if m.Props != nil {
 			m.Props.TTL = time.Duration(k.TTL) * time.Millisecond
 		}
-		r.will = &pendingWill{message: m, session: r.absent(k.User), delay: time.Duration(k.Delay) * time.Millisecond}
+		r.will = &pendingWill{message: m, session: r.absent(), delay: time.Duration(k.Delay) * time.Millisecond}
 	}
 	b.mu.Lock()
 	b.sessions[r.name] = r
@@ -350,12 +353,12 @@ func (r *record) goOn() {
 }
 
 // absent stands for the connection that left a will before the restart.
-func (r *record) absent(user string) *Session {
+func (r *record) absent() *Session {
 	p := r.broker.protocol(r.name.protocol)
 	s := &Session{broker: r.broker, rec: r, drops: &p.drops, unheard: p.unheard,
 		hello:  Hello{Protocol: r.name.protocol, ClientID: r.name.clientID},
-		origin: &Origin{Protocol: r.name.protocol, ClientID: r.name.clientID, User: user, Session: r.id}}
-	s.hello.Principal.User, s.hello.Principal.ClientID = user, r.name.clientID
+		origin: &Origin{Protocol: r.name.protocol, ClientID: r.name.clientID, User: r.user, Session: r.id}}
+	s.hello.Principal = auth.Principal{User: r.user, Groups: r.groups, ClientID: r.name.clientID}
 	return s
 }
 

@@ -170,7 +170,11 @@ func (c *conn) enter(p *packets.Packet, h core.Hello) error {
 	}
 	s, resumed, err := broker.Connect(context.Background(), h)
 	if errors.Is(err, core.ErrNotAllowed) {
-		err = fault{badClientID, "the client identifier may not be used"}
+		code, text := badClientID, "the client identifier may not be used"
+		if errors.Is(err, core.ErrWill) {
+			code, text = notAuthorized, err.Error()
+		}
+		err = fault{code, text}
 	}
 	if err != nil {
 		return c.turnAway(p.ProtocolVersion, orUnavailable(err))

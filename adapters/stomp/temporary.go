@@ -2,7 +2,6 @@ package stomp
 
 import (
 	"context"
-	"crypto/rand"
 
 	"entrepot/core"
 )
@@ -22,8 +21,7 @@ func (c *conn) temporary(p place) (string, error) {
 		return "", bad("more than %d temporary queues", c.cfg.MaxSubscriptions)
 	}
 	c.batch.Flush() // the disk may have to be waited for
-	name := replyPrefix + rand.Text()
-	_, err := c.session.DeclareQueue(context.Background(), core.QueueSpec{Key: core.Named(name), Exclusive: true,
+	info, err := c.session.DeclareQueue(context.Background(), core.QueueSpec{Key: core.Named(""), Prefix: replyPrefix, Exclusive: true,
 		Args: core.QueueArgs{MaxLength: c.cfg.SubscriptionLength, HasMaxLength: true,
 			MaxBytes: c.cfg.SubscriptionBytes, HasMaxBytes: true}})
 	if err != nil {
@@ -32,8 +30,8 @@ func (c *conn) temporary(p place) (string, error) {
 	if c.temporaries == nil {
 		c.temporaries = map[string]string{}
 	}
-	c.temporaries[key] = name
-	return name, nil
+	c.temporaries[key] = info.Key.Name
+	return info.Key.Name, nil
 }
 
 // awaitReply subscribes to the temporary queue that a reply-to names, as RabbitMQ does,

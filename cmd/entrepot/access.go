@@ -35,3 +35,14 @@ func keepDoor(b *core.Broker, d *auth.Door, c auth.Config, again *reloads) {
 		return func() { b.SetDoor(d) }, err
 	})
 }
+
+// rereadRules has a broker decide by the file of rules as it is now.
+func rereadRules(c auth.Config, b *core.Broker) func() (func(), error) {
+	return func() (func(), error) {
+		policy, err := c.Policy()
+		if err != nil {
+			return nil, err
+		}
+		return func() { b.SetPolicy(policy) }, nil
+	}
+}

@@ -109,7 +109,8 @@ func reloadCommand() *cobra.Command {
 		Use:   "reload",
 		Short: "Let a running broker read its certificates and other files again",
 		Long: `Let a running broker read again, while its clients stay connected: certificates,
-keys, CAs and lists of revocations. They count for whoever connects from then on.
+keys, CAs and lists of revocations, which count for whoever connects from then on,
+and the rules of who may do what, which count for everybody at once.
 When one file is bad, nothing changes, and the answer says what is wrong with it.
 SIGHUP does the same; the answer is in the broker's log then.
 

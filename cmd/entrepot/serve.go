@@ -118,6 +118,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 		return err
 	}
 	keepDoor(broker, door, cfg.Auth, again)
+	again.add("rules", rereadRules(cfg.Auth, broker))
 	broker.Probe(kept.probes())
 	realms := core.NewRealms(broker)
 	var ready atomic.Bool

@@ -18,11 +18,16 @@ type Config struct {
 	// of who they are, although there are users.
 	Anonymous []string `toml:"anonymous"`
 	// DenySubscribe holds filters in canonical text. Nobody may subscribe to
-	// one of them or to a part of one; a filter that only overlaps is granted.
+	// one of them or to a part of one; a filter that only overlaps is granted
+	// without their topics.
 	DenySubscribe []string `toml:"deny_subscribe"`
 	// DenyPublish holds filters in canonical text. Nobody may publish to a
 	// topic that one of them matches.
 	DenyPublish []string `toml:"deny_publish"`
+	// Rules is the path of a file for ReadRules; empty allows everything that
+	// the lists do not deny. The lists hold beside the rules, which do not
+	// overrule them.
+	Rules string `toml:"rules"`
 
 	Token       TokenConfig       `toml:"token"`
 	Certificate CertificateConfig `toml:"certificate"`
@@ -39,7 +44,7 @@ func DefaultConfig() Config {
 // Validate returns an error for a setting that makes no sense. It does not look
 // for the users' file, nor for keys.
 func (c Config) Validate() error {
-	_, err := c.Policy()
+	_, err := c.lists()
 	return errors.Join(err, under("anonymous", checkProtocols(c.Anonymous)),
 		under("token", c.Token.Validate()), under("certificate", c.Certificate.Validate()),
 		under("backoff", c.Backoff.Validate()))
@@ -70,8 +75,35 @@ func (c Config) Door() (*Door, error) {
 	return d, nil
 }
 
-// Policy is the settings' list of what nobody may do; nil when it is empty.
+// Policy is what the lists deny and the file of rules says, which it reads; nil
+// when there is neither.
 func (c Config) Policy() (Policy, error) {
+	lists, err := c.lists()
+	if err != nil || c.Rules == "" {
+		return lists, err
+	}
+	rules, err := ReadRules(c.Rules)
+	if err != nil {
+		return nil, err
+	}
+	return lists.and(rules.Decide), nil
+}
+
+// and asks both.
+func (p Policy) and(o Policy) Policy {
+	if p == nil {
+		return o
+	}
+	return func(who Principal, a Action, obj Object) error {
+		if err := p(who, a, obj); err != nil {
+			return err
+		}
+		return o(who, a, obj)
+	}
+}
+
+// lists is what the settings themselves deny; nil when that is nothing.
+func (c Config) lists() (Policy, error) {
 	subscribe, err1 := denied("deny_subscribe", c.DenySubscribe)
 	publish, err2 := denied("deny_publish", c.DenyPublish)
 	if err := errors.Join(err1, err2); err != nil {
@@ -113,20 +145,20 @@ func (d deny) decide(_ Principal, a Action, o Object) error {
 	}
 	switch a {
 	case Subscribe:
-		return d.decideSubscribe(o.Name)
+		return d.decideSubscribe(o)
 	case Publish:
 		return d.decidePublish(o.Name)
 	}
 	return nil
 }
 
-func (d deny) decideSubscribe(name string) error {
-	f, err := routing.ParseFilter(name)
+func (d deny) decideSubscribe(o Object) error {
+	f, err := routing.ParseFilter(o.Name)
 	if err != nil {
 		return err
 	}
 	for _, no := range d.subscribe {
-		if no.Covers(f) {
+		if no.Covers(f) || o.Whole && no.Overlaps(f) {
 			return fmt.Errorf("deny_subscribe has %s", no)
 		}
 	}

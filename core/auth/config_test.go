@@ -40,7 +40,7 @@ func TestDenySubscribe(t *testing.T) {
 		"all/a":                   true,
 		"not a filter/#x":         false, // cannot be read
 	} {
-		if err := p(Principal{}, Subscribe, Object{Topic, filter}); (err == nil) != allowed {
+		if err := p(Principal{}, Subscribe, Object{Kind: Topic, Name: filter}); (err == nil) != allowed {
 			t.Errorf("%s: %v", filter, err)
 		}
 	}
@@ -48,10 +48,10 @@ func TestDenySubscribe(t *testing.T) {
 		a Action
 		o Object
 	}{
-		{Publish, Object{Topic, "test/nosubscribe"}},
-		{Consume, Object{Queue, "test/nosubscribe"}},
-		{Subscribe, Object{Exchange, "test/nosubscribe"}},
-		{Declare, Object{Queue, "test/nosubscribe"}},
+		{Publish, Object{Kind: Topic, Name: "test/nosubscribe"}},
+		{Consume, Object{Kind: Queue, Name: "test/nosubscribe"}},
+		{Subscribe, Object{Kind: Exchange, Name: "test/nosubscribe"}},
+		{Declare, Object{Kind: Queue, Name: "test/nosubscribe"}},
 	} {
 		if err := p(Principal{}, free.a, free.o); err != nil {
 			t.Errorf("%v: %v", free, err)
@@ -65,12 +65,12 @@ func TestDenyBeginsWithAWildcard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []Object{{Topic, "a/secret"}, {Topic, "$x/secret"}, {Topic, "+/secret"}} {
+	for _, o := range []Object{{Name: "a/secret"}, {Name: "$x/secret"}, {Name: "+/secret"}} {
 		if p(Principal{}, Subscribe, o) == nil {
 			t.Errorf("subscribed to %s", o.Name)
 		}
 	}
-	for _, o := range []Object{{Topic, "a"}, {Topic, "$SYS/a"}, {Topic, "a//b"}} {
+	for _, o := range []Object{{Name: "a"}, {Name: "$SYS/a"}, {Name: "a//b"}} {
 		if p(Principal{}, Publish, o) == nil {
 			t.Errorf("published to %s", o.Name)
 		}
@@ -86,11 +86,11 @@ func TestDenyPublish(t *testing.T) {
 		"cmd": false, "cmd/x": false, "cmd/x/y": false, "command": true,
 		"a/b": false, "a/": false, "a": true, "a/b/c": true, "a/#": false, // no topic
 	} {
-		if err := p(Principal{}, Publish, Object{Topic, topic}); (err == nil) != allowed {
+		if err := p(Principal{}, Publish, Object{Kind: Topic, Name: topic}); (err == nil) != allowed {
 			t.Errorf("%s: %v", topic, err)
 		}
 	}
-	if err := p(Principal{}, Subscribe, Object{Topic, "cmd/x"}); err != nil {
+	if err := p(Principal{}, Subscribe, Object{Kind: Topic, Name: "cmd/x"}); err != nil {
 		t.Error(err)
 	}
 }

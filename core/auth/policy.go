@@ -6,7 +6,8 @@
 // in, useredit.go edits it, account.go is a line of it, hash.go and mosquitto.go
 // know what stands there of a password, cra.go the keys of WAMP-CRA), token.go
 // for JSON Web Tokens, certificate.go for TLS certificates. backoff.go slows down
-// those who guess. policy.go is what the core asks then, config.go the settings
+// those who guess. policy.go is what the core asks then, rules.go decides by
+// rules, which rulefile.go reads and pattern.go matches, config.go the settings
 // and the policy that they make, audit.go the line that the log gets of log-ins
 // and of what operators do.
 package auth
@@ -60,11 +61,15 @@ const (
 type Object struct {
 	Kind ObjectKind
 	Name string
+	// Whole asks of a filter whether all of it may be had. Without it a filter
+	// may be had of which a part is denied, whose topics are then asked about
+	// one by one.
+	Whole bool
 }
 
 // Policy decides. It returns nil to allow, else a sentence for the log that
-// clients do not see. It may be called from any goroutine and must not block;
-// no lock is held over the call. The nil Policy allows everything.
+// clients do not see. It may be called from any goroutine and under locks: it
+// is quick, and calls nothing back. The nil Policy allows everything.
 type Policy func(Principal, Action, Object) error
 
 // Check asks the policy.

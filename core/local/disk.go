@@ -73,6 +73,11 @@ type bindingRecord struct {
 	Dollars    bool   `json:",omitempty"`
 	Args       []byte `json:",omitempty"`
 	AtMostOnce bool   `json:",omitempty"`
+
+	User    string         `json:",omitempty"` // of the owner, as the others
+	Client  string         `json:",omitempty"`
+	Groups  []string       `json:",omitempty"`
+	Session core.SessionID `json:",omitempty"`
 }
 
 // record is a value's form on disk.
@@ -135,6 +140,7 @@ func bindingOnDisk(b *routing.Binding[*queue]) []byte {
 	}
 	if t, ok := b.Value.(*target); ok {
 		r.AtMostOnce = t.atMostOnce
+		r.setOwner(t.owner)
 	}
 	if len(b.Args) > 0 {
 		r.Args = core.AppendHeaders(nil, b.Args)

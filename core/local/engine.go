@@ -43,6 +43,8 @@ type Engine struct {
 	tries  uint32     // after which one that was given back has to wait
 	disk   *disk      // nil: nothing is kept over a restart
 
+	guard atomic.Pointer[guard] // nil: all that is bound comes in
+
 	mu        sync.RWMutex
 	router    *routing.Router[*queue]
 	exchanges map[string]*exchange

@@ -160,9 +160,7 @@ func (e *Engine) Bind(_ context.Context, s core.BindSpec) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if s.Exchange == "" {
-		rb.Value = newTarget(rb.Queue, &s)
-	}
+	rb.Value = newTarget(rb.Queue, &s)
 	added, err := e.router.Bind(rb)
 	if err != nil {
 		return false, fmt.Errorf("binding of exchange %q: %w: %w", s.Source, core.ErrInvalid, err)

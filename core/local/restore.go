@@ -131,7 +131,7 @@ func (e *Engine) restoreBindings(d *disk) error {
 			return fmt.Errorf("binding on disk: %w", err)
 		}
 		_, err = e.Bind(context.Background(), core.BindSpec{Source: r.Source, Exchange: r.Exchange, Filter: f, Args: args,
-			Queue: core.QueueKey{Kind: r.QueueKind, Name: r.Queue}, AtMostOnce: r.AtMostOnce})
+			Queue: core.QueueKey{Kind: r.QueueKind, Name: r.Queue}, AtMostOnce: r.AtMostOnce, Owner: r.owner()})
 		return err
 	})
 }

@@ -15,11 +15,14 @@ import (
 type target struct {
 	queue      *queue
 	matched    []any
-	atMostOnce bool // every binding that matched says so
+	owner      *core.Owner // of the binding
+	atMostOnce bool        // every binding that matched says so
+	guarded    bool        // what it brings in is asked about
 }
 
 func newTarget(q *queue, s *core.BindSpec) *target {
-	t := &target{queue: q, atMostOnce: s.AtMostOnce}
+	t := &target{queue: q, owner: s.Owner, atMostOnce: s.AtMostOnce,
+		guarded: s.Owner != nil && s.Source == core.TopicExchange}
 	if s.Value != nil {
 		t.matched = []any{s.Value}
 	}
@@ -236,7 +239,11 @@ func (e *Engine) compute(x *exchange, m *core.Message) (*route, error) {
 		}
 		var c collector
 		var err error
-		cacheable, err = e.router.Route(x.spec.Name, m.Topic, headers, func(_ *queue, value any) { c.add(value.(*target)) })
+		cacheable, err = e.router.Route(x.spec.Name, m.Topic, headers, func(_ *queue, value any) {
+			if t := value.(*target); e.may(t, m.Topic) {
+				c.add(t)
+			}
+		})
 		if err != nil {
 			return nil, &core.ExchangeError{Exchange: x.spec.Name, Err: core.ErrNotFound}
 		}

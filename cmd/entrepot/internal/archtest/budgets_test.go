@@ -19,7 +19,7 @@ const (
 	maxTestBranches = 30
 	maxMethods      = 5
 	maxMeanLines    = 16 // under this, over a package's functions
-	maxCoreExported = 106
+	maxCoreExported = 112
 	minTestRatio    = 1.2
 	minCoreRatio    = 1.0 // until the store and the queues, which are young, have as many as the rest
 )
