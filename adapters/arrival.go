@@ -39,8 +39,10 @@ func (s *Server) arrive(from *Listener, nc net.Conn) {
 func (s *Server) openThenStart(c *Conn, deadline time.Time) {
 	bare := c.conn
 	deadline, err := s.opened(c, deadline)
-	if s.notTaken(err) != nil {
-		s.unopened.count(err)
+	if err != nil {
+		if !s.turnedAway(err) {
+			s.unopened.count(err)
+		}
 		c.from.report(s.log, c.conn.RemoteAddr(), err)
 		_ = bare.Close()
 		s.leave(c)
@@ -97,6 +99,13 @@ func (s *Server) shaken(c *Conn, w *wire, deadline time.Time) (time.Time, error)
 	w.Conn = bare
 	c.conn = lifted(t)
 	return shaking.deadline, nil
+}
+
+// turnedAway tells that it was a limit's doing, or the server's end, and not the
+// client's, that a connection was not opened. It counts who got no place.
+func (s *Server) turnedAway(err error) bool {
+	_ = s.notTaken(err) // err itself
+	return errors.Is(err, errLineFull) || errors.Is(err, errWaitedLong) || errors.Is(err, errOverLimit) || s.closing()
 }
 
 func (s *Server) beginOpening(bare net.Conn) bool {

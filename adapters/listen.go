@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -36,7 +35,7 @@ type Listener struct {
 	tls      *tls.Config // nil: none
 	proxies  proxies
 	patience time.Duration // of Ready
-	reported atomic.Int64  // when a failed opening was last told, in Unix seconds
+	failed   reports       // openings
 }
 
 // Listen binds an address for streams. On TCP an empty host is every address of
@@ -73,14 +72,9 @@ func (g Gate) Listen(a Address, alpn ...string) (*Listener, error) {
 	return l, nil
 }
 
-// report tells of a connection that was not opened, at most one a second: there
-// may be very many. The figures have all.
+// report tells of a connection that was not opened.
 func (l *Listener) report(log *slog.Logger, remote net.Addr, err error) {
-	level := slog.LevelDebug
-	if now := time.Now().Unix(); l.reported.Swap(now) != now {
-		level = slog.LevelInfo
-	}
-	log.Log(context.Background(), level, "not let in", "listener", l.Address.Name, "remote", remote.String(), "error", err)
+	l.failed.tell(log, "not let in", "listener", l.Address.Name, "remote", remote.String(), "error", err)
 }
 
 func listenTCP(at string) (net.Listener, error) {

@@ -203,9 +203,10 @@ func TestBadFiles(t *testing.T) {
 func TestBadBeginnings(t *testing.T) {
 	ca := newAuthority(t, "CA")
 	host := ca.server("host", "localhost")
-	s := newSecured(t, TLSConfig{Certs: []string{host.certFile}, Keys: []string{host.keyFile}}, "", "mqtt")
+	cfg := testConfig()
+	cfg.LoginTimeout = 300 * time.Millisecond
+	s := listening(t, newFixture(cfg, nil), TLSConfig{Certs: []string{host.certFile}, Keys: []string{host.keyFile}}, "", "mqtt")
 	defer s.end(t)
-	s.cfg.LoginTimeout = 300 * time.Millisecond
 	hello := "\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03"
 	for say, reason := range map[string]string{
 		"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00": "no_tls", "GET / HTTP/1.1\r\n\r\n": "no_tls",

@@ -95,6 +95,7 @@ type WebSocket struct {
 	origins origins
 	log     *slog.Logger
 	upgrade websocket.Upgrader
+	pages   reports // of foreign origins
 	// Visit finds the log-in that a request belongs to, nil if none; nil when
 	// pages do not log in. Set before the handlers are used.
 	Visit func(*http.Request) *Visit
@@ -191,7 +192,7 @@ func (w *WebSocket) acceptable(rw http.ResponseWriter, r *http.Request) bool {
 	}
 	if err := w.origins.check(r); err != nil {
 		origin := r.Header.Get("Origin")
-		w.log.Info("page refused", "origin", origin[:min(len(origin), shownOrigin)], "remote", r.RemoteAddr, "reason", err)
+		w.pages.tell(w.log, "page refused", "origin", origin[:min(len(origin), shownOrigin)], "remote", r.RemoteAddr, "reason", err)
 		http.Error(rw, err.Error()+" (setting websocket.origins)", http.StatusForbidden)
 		return false
 	}
