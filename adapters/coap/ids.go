@@ -30,7 +30,7 @@ func (a answer) code() codes.Code { return codes.Code(a & 0xff) }
 
 // ids remembers message ids for their lifetime, and what was answered, so that
 // a request which comes again is carried out once and answered the same (RFC
-// 7252, 4.5). An id is a hash of address, port and number under a secret seed:
+// 7252, 4.5). An id is a hash of address, port, socket and number under a secret seed:
 // two that are alive at once share one in less than one of 10^12 messages.
 type ids struct {
 	seed  maphash.Seed
@@ -57,13 +57,15 @@ func newIDs(lifetime time.Duration, most int) *ids {
 	return &ids{seed: maphash.MakeSeed(), slice: lifetime / idSlices, most: most}
 }
 
-// key names a message of a peer.
-func (d *ids) key(from netip.AddrPort, id uint16) uint64 {
-	var b [20]byte
+// key names a message of a peer to one of our sockets: to another one the peer
+// may use the same id (RFC 7252, 4.4).
+func (d *ids) key(to uint32, from netip.AddrPort, id uint16) uint64 {
+	var b [24]byte
 	a := from.Addr().As16()
 	copy(b[:], a[:])
 	binary.BigEndian.PutUint16(b[16:], from.Port())
 	binary.BigEndian.PutUint16(b[18:], id)
+	binary.BigEndian.PutUint32(b[20:], to)
 	return maphash.Bytes(d.seed, b[:])
 }
 

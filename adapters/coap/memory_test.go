@@ -98,7 +98,7 @@ func TestMessageIDsAreSmall(t *testing.T) {
 	most := uint64(0)
 	for i := range 2 * count { // so that the oldest are forgotten meanwhile
 		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, byte(i >> 8 & 31), byte(i)}), 5683)
-		key := d.key(at, uint16(i/8192))
+		key := d.key(1, at, uint16(i/8192))
 		if _, _, seen := d.begin(key, now); seen {
 			t.Fatalf("id %d is known", i)
 		}

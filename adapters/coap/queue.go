@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"sync"
 	"time"
 
@@ -374,11 +376,11 @@ func milliseconds(values map[string]string, name string) (time.Duration, bool, e
 	if !ok {
 		return 0, false, nil
 	}
-	d, err := time.ParseDuration(v + "ms")
-	if err != nil || d < 0 || d%time.Millisecond != 0 {
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil || n > uint64(math.MaxInt64/time.Millisecond) {
 		return 0, false, refuse(codes.BadRequest, "%s is a number of milliseconds", name)
 	}
-	return d, true, nil
+	return time.Duration(n) * time.Millisecond, true, nil
 }
 
 // exchange serves /x.

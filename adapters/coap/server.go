@@ -65,6 +65,7 @@ type Server struct {
 
 	counts    [counters]atomic.Uint64
 	queues    atomic.Uint64 // names of observers' queues
+	endpoints atomic.Uint32 // numbers of sockets
 	observers atomic.Int64
 	waiting   atomic.Int64 // requests that run aside
 

@@ -36,7 +36,7 @@ func newSocket(s *Server, c net.PacketConn) *socket {
 	if k.udp != nil {
 		_ = k.udp.SetReadBuffer(readBuffer) // with less it works, too
 	}
-	k.in.server = s
+	k.in.server, k.in.endpoint = s, s.endpoints.Add(1)
 	k.take = func(b []byte, from netip.AddrPort) { k.in.receive(b, route{k, from}) }
 	return k
 }
@@ -122,10 +122,11 @@ func (s *Server) pauseUnless(err error) {
 
 // receiver takes the messages of one link, one after the other.
 type receiver struct {
-	server *Server
-	packet packet
-	req    request
-	topics topicCache
+	server   *Server
+	endpoint uint32 // the socket's number; 0 where a client has an address of its own
+	packet   packet
+	req      request
+	topics   topicCache
 }
 
 // receive takes a datagram.
@@ -174,7 +175,7 @@ func (in *receiver) request(size int, from route) {
 	p, s := &in.packet, in.server
 	x := &exchange{server: s, to: from, kind: p.kind, id: p.id, token: p.token, size: size}
 	if p.code != codes.GET && p.code != codes.FETCH { // those may be carried out again (RFC 7252, 4.5)
-		x.kept, x.key = true, s.ids.key(from.addr, p.id)
+		x.kept, x.key = true, s.ids.key(in.endpoint, from.addr, p.id)
 		a, body, seen := s.ids.begin(x.key, time.Now())
 		if seen {
 			s.count(countDuplicate)

@@ -73,6 +73,42 @@ func readFrom(t *testing.T, c net.Conn) packet {
 	return p
 }
 
+// [RFC 7252, 4.4] message ids are those of a client and one of the broker's
+// sockets: what it sends to another one with the same id is no duplicate.
+func TestMessageIDsAreOfOneSocket(t *testing.T) {
+	s, _, c := listening(t)
+	other, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(other); err != nil {
+		t.Fatal(err)
+	}
+	put := &outgoingPacket{kind: message.Confirmable, code: codes.PUT, id: 7, options: options([]string{"t", "one"}), payload: []byte("1")}
+	if p := exchangeOn(t, c, put); p.code != codes.Created {
+		t.Fatalf("%+v", p)
+	}
+	from := c.LocalAddr().(*net.UDPAddr)
+	c.Close()
+	same, err := net.DialUDP("udp", from, other.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer same.Close()
+	put.options = options([]string{"t", "two"})
+	for _, want := range []string{"the first time", "again"} {
+		if p := exchangeOn(t, same, put); p.code != codes.Created {
+			t.Fatalf("%s: %+v", want, p)
+		}
+	}
+	if p := exchangeOn(t, same, &outgoingPacket{kind: message.Confirmable, code: codes.GET, id: 8, options: options([]string{"t", "two"})}); string(p.payload) != "1" {
+		t.Errorf("%+v", p)
+	}
+	if n := s.Told()["duplicate"]; n != 1 {
+		t.Errorf("%d duplicates", n)
+	}
+}
+
 func TestSocket(t *testing.T) {
 	s, b, c := listening(t)
 	path := []string{"t", "a"}
