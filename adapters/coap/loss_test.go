@@ -127,8 +127,11 @@ func TestLossyNetwork(t *testing.T) {
 				t.Errorf("%q came %d times", text, n)
 			}
 		}
-		if s.mesh.lost < 100 {
-			t.Errorf("only %d datagrams were lost", s.mesh.lost)
+		s.mesh.mu.Lock()
+		lost := s.mesh.lost
+		s.mesh.mu.Unlock()
+		if lost < 100 {
+			t.Errorf("only %d datagrams were lost", lost)
 		}
 	})
 }
