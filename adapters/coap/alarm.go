@@ -38,7 +38,8 @@ func (s *Server) slowed(r *request) bool {
 	return true
 }
 
-// publishes tells whether a request's payload would be kept for others.
+// publishes tells whether a request's payload would be kept: for others, or as a
+// topic's configuration.
 func (r *request) publishes() bool {
 	if r.code != codes.PUT && r.code != codes.POST {
 		return false
@@ -49,6 +50,8 @@ func (r *request) publishes() bool {
 		return true
 	case queueRoot:
 		return len(rest) == 1
+	case collectionRoot:
+		return r.code == codes.POST
 	}
 	return false
 }

@@ -32,7 +32,7 @@ func TestMemoryAlarm(t *testing.T) {
 		used.Store(700 << 20)
 		time.Sleep(time.Second)
 
-		for i, path := range [][]string{{"t", "a"}, {"q", "work"}, {"x", "amq.direct", "k"}, {"rpc", "p"}} {
+		for i, path := range [][]string{{"t", "a"}, {"q", "work"}, {"x", "amq.direct", "k"}, {"rpc", "p"}, {"ps"}} {
 			got := c.ask(c.request(message.Confirmable, codes.POST, uint16(10+i), path, "1"))
 			if len(got) != 1 || got[0].code != codes.ServiceUnavailable || got[0].options[0].ID != message.MaxAge {
 				t.Errorf("POST to %v: %+v", path, got)

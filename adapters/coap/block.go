@@ -306,10 +306,14 @@ func (r *request) assemble() (whole bool) {
 // pages are answers to other requests than GET that did not fit into a block;
 // the client asks for the rest by the same request (RFC 7959, 2.7).
 type pages struct {
-	mu   sync.Mutex
-	open map[transfer]*page
-	most int
+	mu    sync.Mutex
+	open  map[transfer]*page
+	most  int
+	bytes int
 }
+
+// maxPageBytes bounds what is kept of all such answers together.
+const maxPageBytes = 64 << 20
 
 type page struct {
 	res   response
@@ -321,19 +325,28 @@ func (p *pages) keep(key transfer, res response, life time.Duration) {
 	pg := &page{res: res}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if old := p.open[key]; old != nil {
-		old.timer.Stop()
-	} else if len(p.open) >= p.most {
-		return // the client gets 4.08 for the second block
+	p.end(key)
+	if len(p.open) >= p.most || p.bytes+len(res.payload) > maxPageBytes {
+		return // the client gets 4.08 for the second block, or what was made anew
 	}
 	pg.timer = time.AfterFunc(life, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.open[key] == pg {
-			delete(p.open, key)
+			p.end(key)
 		}
 	})
 	p.open[key] = pg
+	p.bytes += len(res.payload)
+}
+
+// end forgets an answer. With mu held.
+func (p *pages) end(key transfer) {
+	if pg := p.open[key]; pg != nil {
+		pg.timer.Stop()
+		p.bytes -= len(pg.res.payload)
+		delete(p.open, key)
+	}
 }
 
 func (p *pages) get(key transfer) (response, bool) {
@@ -352,10 +365,9 @@ func (p *pages) get(key transfer) (response, bool) {
 func (p *pages) leave(to route) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, pg := range p.open {
+	for key := range p.open {
 		if key.to == to {
-			pg.timer.Stop()
-			delete(p.open, key)
+			p.end(key)
 		}
 	}
 }
@@ -363,9 +375,8 @@ func (p *pages) leave(to route) {
 func (p *pages) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, pg := range p.open {
-		pg.timer.Stop()
-		delete(p.open, key)
+	for key := range p.open {
+		p.end(key)
 	}
 }
 

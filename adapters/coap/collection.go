@@ -49,6 +49,8 @@ func (s *Server) collectionResource(r *request, session *core.Session) error {
 		if err != nil {
 			return err
 		}
+		s.documents.Lock()
+		defer s.documents.Unlock()
 		d := &document{query: query}
 		s.shelf.each(session, func(e *entry) bool {
 			if wantsData(query) {
@@ -63,6 +65,8 @@ func (s *Server) collectionResource(r *request, session *core.Session) error {
 		if err != nil {
 			return err
 		}
+		s.documents.Lock()
+		defer s.documents.Unlock()
 		d := &document{}
 		s.shelf.each(session, func(e *entry) bool { return !e.config.has(want) || d.add(e.link()) })
 		d.send(r)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/plgd-dev/go-coap/v3/message/codes"
@@ -126,6 +127,10 @@ func fitsValue(want, have string) bool {
 	return want == have
 }
 
+// documents is held by who makes a list of links: each may have megabytes, and
+// clients may ask for many at once.
+type documents struct{ sync.Mutex }
+
 // document gathers links that fit.
 type document struct {
 	query linkQuery
@@ -193,6 +198,8 @@ func (s *Server) discover(r *request) {
 		r.fail(err)
 		return
 	}
+	s.documents.Lock()
+	defer s.documents.Unlock()
 	d := &document{query: query}
 	d.add(&webLink{path: []string{wellKnownRoot, "core"}, format: formatLinks})
 	d.add(&webLink{path: []string{collectionRoot}, types: []string{typeBroker, typeCollection}, format: formatLinks})

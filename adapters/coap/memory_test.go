@@ -7,10 +7,12 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/fxamacker/cbor/v2"
 	"github.com/plgd-dev/go-coap/v3/message"
 	"github.com/plgd-dev/go-coap/v3/message/codes"
 
@@ -167,6 +169,73 @@ func TestAnswersAreBounded(t *testing.T) {
 	d.sweep(now.Add(time.Hour))
 	if d.count != 0 || d.bytes != 0 {
 		t.Errorf("left: %d ids, %d bytes", d.count, d.bytes)
+	}
+}
+
+// What is kept of answers for their later blocks is bounded in bytes, too.
+// It shows fault 26.
+func TestPagesAreBounded(t *testing.T) {
+	p := &pages{open: map[transfer]*page{}, most: 1000}
+	k := &sink{}
+	at := func(i int) transfer { return transfer{route{k, netip.AddrPort{}}, uint64(i)} }
+	const size = 1 << 20
+	for i := range 100 {
+		p.keep(at(i), response{payload: make([]byte, size)}, time.Minute)
+		p.keep(at(0), response{payload: make([]byte, size)}, time.Minute) // in its own place
+	}
+	if len(p.open) != maxPageBytes/size || p.bytes != maxPageBytes {
+		t.Errorf("%d answers of %d bytes", len(p.open), p.bytes)
+	}
+	if _, ok := p.get(at(0)); !ok {
+		t.Error("the first is gone")
+	}
+	if p.leave(at(0).to); len(p.open) != 0 || p.bytes != 0 {
+		t.Errorf("left: %d, %d bytes", len(p.open), p.bytes)
+	}
+}
+
+// Many requests for long lists of links are answered one after the other: not all
+// of the lists are in memory at once, and other requests go between.
+func TestLinksOneListAtATime(t *testing.T) {
+	k, _ := newSink(t, DefaultConfig())
+	s := k.server
+	s.documents.Lock()
+	in := receiver{server: s}
+	ask := func(id uint16, path ...string) {
+		m := outgoingPacket{kind: message.Confirmable, code: codes.GET, id: id, options: options(path)}
+		in.receive(m.append(nil), route{k, netip.MustParseAddrPort("127.0.0.1:40000")})
+	}
+	for i := range uint16(20) {
+		ask(i, ".well-known", "core")
+		ask(i+100, "ps")
+	}
+	ask(50, "t", "x")
+	if n, waiting := k.sent.Load(), s.waiting.Load(); n != 1 || waiting != 40 {
+		t.Errorf("%d answers, %d requests wait", n, waiting)
+	}
+	s.documents.Unlock()
+	until(t, "all are answered", func() bool { return s.waiting.Load() == 0 })
+	if n := k.sent.Load(); n < 41 {
+		t.Errorf("%d answers", n)
+	}
+}
+
+// The texts of a topic's configuration are short: they are kept, and listed.
+// It shows fault 26.
+func TestPropertyTextsAreBounded(t *testing.T) {
+	for _, key := range []int64{keyName, keyData, keyKind, keyTopicType} {
+		for _, c := range []struct {
+			size int
+			good bool
+		}{{maxPropertyText, true}, {maxPropertyText + 1, false}, {1 << 20, false}} {
+			b, err := cbor.Marshal(strings.Repeat("x", c.size))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := decodeProperty(key, b); (err == nil) != c.good {
+				t.Errorf("property %d of %d bytes: %v", key, c.size, err)
+			}
+		}
 	}
 }
 

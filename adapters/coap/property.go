@@ -26,6 +26,10 @@ const (
 	propertyKeys
 )
 
+// maxPropertyText bounds the texts of a configuration: topic-data may have three
+// bytes for each one of the name.
+const maxPropertyText = 1024
+
 // properties are a map of topic properties as a client sent it; every value has
 // its type.
 type properties map[int]any
@@ -92,6 +96,9 @@ func decodeProperty(key int64, b cbor.RawMessage) (any, error) {
 		var text string
 		good = decodeTyped(b, majorText, &text)
 		value = text
+		if len(text) > maxPropertyText {
+			return nil, refuse(codes.BadRequest, "property %d has at most %d bytes", key, maxPropertyText)
+		}
 	case keyFormat, keyMost, keyCheck:
 		value, good = decodeNumber(key, b)
 	case keyExpiration:

@@ -41,20 +41,21 @@ const (
 // Server serves CoAP clients on any number of sockets. Its methods may be called
 // from any goroutine.
 type Server struct {
-	cfg     Config
-	broker  *core.Broker
-	log     *slog.Logger
-	seed    maphash.Seed
-	began   time.Time
-	ids     *ids
-	bufs    buffers
-	echo    *echoes
-	uploads *assemblies
-	pages   *pages
-	leases  *leases
-	callees *callees
-	shelf   *shelf
-	fan     fan
+	cfg       Config
+	broker    *core.Broker
+	log       *slog.Logger
+	seed      maphash.Seed
+	began     time.Time
+	ids       *ids
+	bufs      buffers
+	echo      *echoes
+	uploads   *assemblies
+	pages     *pages
+	leases    *leases
+	callees   *callees
+	shelf     *shelf
+	documents documents
+	fan       fan
 
 	streams   *adapters.Server
 	receivers receivers
