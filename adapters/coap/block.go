@@ -309,11 +309,17 @@ type pages struct {
 	mu    sync.Mutex
 	open  map[transfer]*page
 	most  int
+	room  int // for the bytes of all
 	bytes int
 }
 
-// maxPageBytes bounds what is kept of all such answers together.
-const maxPageBytes = 64 << 20
+// maxListBytes and maxAnswerBytes bound what is kept of lists, which can be made
+// again, and of other answers. A message that was taken from a queue is in memory
+// once, however it is counted.
+const (
+	maxListBytes   = 64 << 20
+	maxAnswerBytes = 256 << 20
+)
 
 type page struct {
 	res   response
@@ -326,7 +332,7 @@ func (p *pages) keep(key transfer, res response, life time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end(key)
-	if len(p.open) >= p.most || p.bytes+len(res.payload) > maxPageBytes {
+	if len(p.open) >= p.most || p.bytes+len(res.payload) > p.room {
 		return // the client gets 4.08 for the second block, or what was made anew
 	}
 	pg.timer = time.AfterFunc(life, func() {
@@ -338,6 +344,13 @@ func (p *pages) keep(key transfer, res response, life time.Duration) {
 	})
 	p.open[key] = pg
 	p.bytes += len(res.payload)
+}
+
+// drop forgets an answer that the client has.
+func (p *pages) drop(key transfer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end(key)
 }
 
 // end forgets an answer. With mu held.
@@ -400,6 +413,10 @@ func (r *request) nextPage() bool {
 		r.fail(refuse(codes.RequestEntityIncomplete, "nothing is left of that answer"))
 		return true
 	}
+	most := len(res.payload)
 	r.respond(&res)
+	if b := r.block2; b.offset()+b.size() >= most { // the last one: it is answered the same when it comes again
+		r.server.pages.drop(r.server.transferOf(r))
+	}
 	return true
 }

@@ -158,7 +158,7 @@ func (d *document) send(r *request) {
 	res := &response{code: codes.Content, payload: d.text}
 	res.addFormat(formatLinks)
 	if room, _ := r.server.room(r.to); len(d.text) > room || r.block2.there {
-		r.server.pages.keep(r.server.transferOf(r), *res, time.Minute)
+		r.server.lists.keep(r.server.transferOf(r), *res, time.Minute)
 	}
 	r.respond(res)
 }
@@ -168,7 +168,7 @@ func (r *request) sent() bool {
 	if !r.block2.there || r.block2.num == 0 {
 		return false
 	}
-	res, ok := r.server.pages.get(r.server.transferOf(r))
+	res, ok := r.server.lists.get(r.server.transferOf(r))
 	if ok {
 		r.respond(&res)
 	}

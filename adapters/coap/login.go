@@ -81,6 +81,7 @@ func (s *Server) leave(to route, l *login, why core.CloseReason) {
 	}
 	s.uploads.leave(to)
 	s.pages.leave(to)
+	s.lists.leave(to)
 	if session := l.opened(); session != nil {
 		s.leases.leave(session)
 	}

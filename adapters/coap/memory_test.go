@@ -175,7 +175,7 @@ func TestAnswersAreBounded(t *testing.T) {
 // What is kept of answers for their later blocks is bounded in bytes, too.
 // It shows fault 26.
 func TestPagesAreBounded(t *testing.T) {
-	p := &pages{open: map[transfer]*page{}, most: 1000}
+	p := &pages{open: map[transfer]*page{}, most: 1000, room: maxListBytes}
 	k := &sink{}
 	at := func(i int) transfer { return transfer{route{k, netip.AddrPort{}}, uint64(i)} }
 	const size = 1 << 20
@@ -183,11 +183,14 @@ func TestPagesAreBounded(t *testing.T) {
 		p.keep(at(i), response{payload: make([]byte, size)}, time.Minute)
 		p.keep(at(0), response{payload: make([]byte, size)}, time.Minute) // in its own place
 	}
-	if len(p.open) != maxPageBytes/size || p.bytes != maxPageBytes {
+	if len(p.open) != maxListBytes/size || p.bytes != maxListBytes {
 		t.Errorf("%d answers of %d bytes", len(p.open), p.bytes)
 	}
 	if _, ok := p.get(at(0)); !ok {
 		t.Error("the first is gone")
+	}
+	if p.drop(at(0)); p.bytes != maxListBytes-size {
+		t.Errorf("%d bytes when one was dropped", p.bytes)
 	}
 	if p.leave(at(0).to); len(p.open) != 0 || p.bytes != 0 {
 		t.Errorf("left: %d, %d bytes", len(p.open), p.bytes)

@@ -50,7 +50,8 @@ type Server struct {
 	bufs      buffers
 	echo      *echoes
 	uploads   *assemblies
-	pages     *pages
+	pages     *pages // answers that are made once
+	lists     *pages // lists of links
 	leases    *leases
 	callees   *callees
 	shelf     *shelf
@@ -94,7 +95,8 @@ func New(cfg Config, realms *core.Realms, log *slog.Logger) *Server {
 	s := &Server{
 		cfg: cfg, broker: broker, log: log.With("protocol", protocol), seed: maphash.MakeSeed(),
 		began: time.Now(), ids: newIDs(cfg.exchangeLifetime(), cfg.MaxMessageIDs),
-		pages:   &pages{open: map[transfer]*page{}, most: 1000},
+		pages:   &pages{open: map[transfer]*page{}, most: 1000, room: maxAnswerBytes},
+		lists:   &pages{open: map[transfer]*page{}, most: 1000, room: maxListBytes},
 		watches: map[watchKey]*watch{}, queued: map[core.QueueKey]*watch{}, peers: map[route]*peer{}, sockets: map[net.PacketConn]struct{}{},
 		stop: make(chan struct{}),
 	}
@@ -313,6 +315,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.leases.close()
 	s.shelf.close()
 	s.pages.close()
+	s.lists.close()
 	done := make(chan struct{})
 	go func() {
 		s.fan.wg.Wait()
