@@ -1,146 +1,221 @@
 package main
 
 import (
-	"bufio"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"entrepot/core/auth"
 )
 
-// maxPassword bounds what is read as a password, in bytes.
-const maxPassword = 1024
+// userEdit is what `entrepot passwd` was told to do with a user.
+type userEdit struct {
+	file, name         string
+	remove, list       bool
+	noPassword, wamp   bool
+	psk                string            // new, stdin, none
+	attributes         map[string]string // by flag, of those that were given
+	made               string            // the key that was made, in hex
+	groups, protocols  string
+	listeners          string
+	networks           string
+	connections, bytes string
+	messages           string
+}
+
+// What --psk may be.
+const (
+	newKey  = "new"
+	readKey = "stdin"
+	noKey   = "none"
+)
 
 func passwdCommand() *cobra.Command {
-	var remove bool
+	var e userEdit
 	c := &cobra.Command{
-		Use:   "passwd FILE NAME",
-		Short: "Add a user to a file, give it another password, or take it out",
-		Long: `Add the user NAME to a file of users, or give it another password. The file is
-made when it is not there; the other users in it stay as they are.
+		Use:   "passwd FILE [NAME]",
+		Short: "Users in a file: add one, change what it is and may, take it out, list all",
+		Long: `Add the user NAME to a file of users, give it another password, or change what
+the file says of it. The file is made when it is not there; the other users in it
+stay as they are.
 
-The password is asked for twice and not shown. When standard input is no
-terminal, its first line is the password.
+A password is asked for twice and not shown; when standard input is no terminal,
+its first line is the password. It is asked for when the user is new, when no flag
+says what else to change, and with --wampcra. A user who comes in by a
+certificate, a token or a key needs none: --no-password.
 
-Name the file to the broker with the key auth.users of its settings, or as
-below. From then on a client needs the name and the password of one of the
-users. The broker reads the file when it starts.
+What is not said of a user is not restricted: without --protocols it may come in
+by all of them. A flag with "" takes back what was said. Rules of who may publish
+and subscribe to what are in a file of their own: entrepot acl --help.
 
-The file has one line for each user: the name, a colon, and a hash from which
-nobody can tell the password (argon2id). Only the file's owner can read it.
-Lines with bcrypt hashes, which other programs write, are good too.`,
-		Example: `  entrepot passwd users ann                                        asks for the password
-  entrepot passwd users ann < password.txt                         reads it
+Name the file to the broker as auth.users in its settings, or as below. From then
+on each client needs to be one of the users. The broker reads it at the start and
+at 'entrepot reload'; who was changed or taken out then is disconnected.
+
+The file has one line for each user: the name, a colon, a hash from which nobody
+can tell the password (argon2id), and KEY=VALUE for the rest. Keys for DTLS and
+WAMP-CRA are secrets, and only the file's owner can read it. Lines with bcrypt
+hashes and those of mosquitto_passwd are good too.`,
+		Example: `  entrepot passwd users ann                                   asks for the password
+  entrepot passwd users ann < password.txt                    reads it
+  entrepot passwd users ann --groups ops,night --max-messages 100
+  entrepot passwd users gate --protocols mqtt --networks 10.0.0.0/8,192.0.2.7
+  entrepot passwd users dev-7 --no-password --psk new         prints a key for DTLS
+  entrepot passwd users ann --wampcra                         asks for the password
   entrepot passwd --delete users ann
-  ENTREPOT_AUTH_USERS=users entrepot serve                         lets ann in, and nobody else
+  entrepot passwd --list users
+  ENTREPOT_AUTH_USERS=users entrepot serve                    lets in these, and nobody else
   entrepot sub 'mqtt://ann:PASSWORD@127.0.0.1:1883/plant/#'`,
-		Args: cobra.ExactArgs(2),
+		Args: cobra.RangeArgs(1, 2),
 	}
-	c.Flags().BoolVar(&remove, "delete", false, "take the user out of the file")
+	e.flags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		file, name := args[0], args[1]
-		if err := auth.CheckName(name); err != nil {
+		e.file, e.name = args[0], strings.Join(args[1:], "")
+		e.gather(c)
+		if err := e.check(len(args)); err != nil {
 			return usage(err)
 		}
-		did, err := "deleted", error(nil)
-		if remove {
-			err = auth.DeleteUser(file, name)
-		} else {
-			did, err = setPassword(c, file, name)
+		if e.list {
+			return e.tellAll(c)
 		}
+		did, err := e.do(c)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: user %s %s\n", file, name, did)
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: user %s %s\n", e.file, e.name, did)
+		if err == nil && e.made != "" {
+			_, err = fmt.Fprintf(c.OutOrStdout(), "its key in hex, which is not shown again: %s\n", e.made)
+		}
 		return err
 	}
 	return c
 }
 
-// setPassword asks for a password and returns what it did with it.
-func setPassword(c *cobra.Command, file, name string) (did string, err error) {
-	password, err := askPassword(c, name, 2)
+func (e *userEdit) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.SortFlags = false
+	f.BoolVar(&e.list, "list", false, "list the users and what is said of them, without secrets")
+	f.BoolVar(&e.remove, "delete", false, "take the user out of the file")
+	f.StringVar(&e.groups, "groups", "", "`LIST` of groups that the user is in, for the rules: ops,night")
+	f.StringVar(&e.protocols, "protocols", "", "`LIST` of the protocols that the user may come in by: mqtt,stomp,amqp,wamp,coap,http")
+	f.StringVar(&e.listeners, "listeners", "", "`LIST` of the listeners that it may come in on, as in the settings: tls:0.0.0.0:8883")
+	f.StringVar(&e.networks, "networks", "", "`LIST` of networks and addresses that it may come from: 10.0.0.0/8,192.0.2.7")
+	f.StringVar(&e.connections, "max-connections", "", "`N` connections at once at most")
+	f.StringVar(&e.messages, "max-messages", "", "`N` messages a second at most")
+	f.StringVar(&e.bytes, "max-bytes", "", "`N` bytes of payload a second at most")
+	f.BoolVar(&e.wamp, "wampcra", false, "keep a key for WAMP-CRA too, which is made from the password")
+	f.StringVar(&e.psk, "psk", "", "key for DTLS, whose identity is the user's name; `FROM` is new (one is made and printed),\n"+
+		"stdin (hex, the input's next line) or none")
+	f.BoolVar(&e.noPassword, "no-password", false, "no password lets the user in")
+}
+
+// gather keeps the attributes whose flags were given.
+func (e *userEdit) gather(c *cobra.Command) {
+	e.attributes = map[string]string{}
+	for _, key := range auth.AttributeNames() {
+		if f := c.Flags().Lookup(key); f != nil && f.Changed && key != "psk" {
+			e.attributes[key] = f.Value.String()
+		}
+	}
+}
+
+// check looks at what was asked for.
+func (e *userEdit) check(args int) error {
+	changes := e.noPassword || e.wamp || e.psk != "" || len(e.attributes) > 0
+	switch {
+	case e.list && (args == 2 || e.remove || changes):
+		return errors.New("--list: a file and nothing else")
+	case e.list:
+		return nil
+	case args == 1:
+		return errors.New("the user's name is missing")
+	case e.remove && changes:
+		return errors.New("--delete: with no other flag")
+	}
+	return e.checkChange()
+}
+
+func (e *userEdit) checkChange() error {
+	switch {
+	case e.noPassword && e.wamp:
+		return errors.New("--wampcra makes a key from the password: not with --no-password")
+	case !slices.Contains([]string{"", newKey, readKey, noKey}, e.psk):
+		// Whoever wrote a key here has shown it to the machine already.
+		return fmt.Errorf("--psk: one of %s, %s, %s; a key of your own comes by standard input", newKey, readKey, noKey)
+	}
+	return auth.CheckName(e.name)
+}
+
+// tellAll prints a line for each user.
+func (e *userEdit) tellAll(c *cobra.Command) error {
+	all, err := auth.ListUsers(e.file)
+	if err != nil {
+		return err
+	}
+	for _, u := range all {
+		line := u.Name + ":"
+		if u.Password {
+			line += " password"
+		}
+		if _, err := fmt.Fprintln(c.OutOrStdout(), strings.Join(append([]string{line}, u.Attributes...), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// do changes the file and says what it did.
+func (e *userEdit) do(c *cobra.Command) (did string, err error) {
+	if e.remove {
+		return "deleted", auth.DeleteUser(e.file, e.name)
+	}
+	known, err := auth.HasUser(e.file, e.name)
 	if err != nil {
 		return "", err
 	}
-	if password == "" {
-		return "", errors.New("the password is empty")
-	}
-	replaced, err := auth.ChangeUser(file, name, auth.Change{Password: password})
-	if replaced {
-		return "has a new password", err
-	}
-	return "added", err
-}
-
-// askPassword reads a password from a terminal, where nobody sees it, or else
-// the first line of the input. A terminal is asked so many times for the same.
-// It ends with the command's context.
-func askPassword(c *cobra.Command, name string, times int) (string, error) {
-	in := c.InOrStdin()
-	read := func() (string, error) { return firstLine(in) }
-	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		fd := int(f.Fd())
-		before, err := term.GetState(fd)
-		if err != nil {
-			return "", fmt.Errorf("terminal: %w", err)
+	change := auth.Change{NoPassword: e.noPassword, CRA: e.wamp, Attributes: e.attributes}
+	if e.wamp || !e.noPassword && (!known || e.psk == "" && len(e.attributes) == 0) {
+		if change.Password, err = askPassword(c, e.name, 2); err != nil {
+			return "", err
 		}
-		// Interrupted, the terminal would go on hiding what is typed.
-		defer func() { _ = term.Restore(fd, before) }()
-		read = func() (string, error) {
-			return askTerminal(c.ErrOrStderr(), name, times, func() ([]byte, error) { return term.ReadPassword(fd) })
+		if change.Password == "" {
+			return "", errors.New("the password is empty")
 		}
 	}
-	var password string
-	done := make(chan error, 1)
-	go func() {
-		p, err := read()
-		password = p
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return password, err
-	case <-c.Context().Done():
-		return "", errors.New("interrupted")
+	if err := e.key(c); err != nil {
+		return "", err
 	}
+	found, err := auth.ChangeUser(e.file, e.name, change)
+	switch {
+	case err != nil:
+		return "", err
+	case !found:
+		return "added", nil
+	case change.Password != "":
+		return "has a new password", nil
+	}
+	return "changed", nil
 }
 
-// askTerminal asks for a password, and for the same again if it is to be asked
-// for twice.
-func askTerminal(to io.Writer, name string, times int, read func() ([]byte, error)) (string, error) {
-	var answers []string
-	for _, question := range []string{"Password for " + name, "The same again"}[:times] {
-		// Where the question cannot be read, the answer still can.
-		_, _ = fmt.Fprint(to, question, ": ")
-		b, err := read()
-		_, _ = fmt.Fprintln(to)
-		if err != nil {
-			return "", fmt.Errorf("password: %w", err)
+// key makes the key for DTLS, or reads it.
+func (e *userEdit) key(c *cobra.Command) (err error) {
+	switch e.psk {
+	case newKey:
+		var key [32]byte
+		rand.Read(key[:]) // never fails
+		e.made = hex.EncodeToString(key[:])
+		e.attributes["psk"] = e.made
+	case readKey:
+		if e.attributes["psk"], err = askSecret(c, "Key in hex for "+e.name, 1); err == nil && e.attributes["psk"] == "" {
+			err = errors.New("the key is empty")
 		}
-		answers = append(answers, string(b))
+	case noKey:
+		e.attributes["psk"] = ""
 	}
-	if answers[0] != answers[times-1] {
-		return "", errors.New("the two passwords are not the same")
-	}
-	return answers[0], nil
-}
-
-// firstLine is the input's first line without its end.
-func firstLine(in io.Reader) (string, error) {
-	line, err := bufio.NewReader(io.LimitReader(in, maxPassword+2)).ReadString('\n')
-	if err != nil && err != io.EOF {
-		return "", fmt.Errorf("password: %w", err)
-	}
-	line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
-	if len(line) > maxPassword {
-		return "", fmt.Errorf("password: over %d bytes", maxPassword)
-	}
-	return line, nil
+	return err
 }

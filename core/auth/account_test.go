@@ -115,7 +115,7 @@ func TestChangeAttributes(t *testing.T) {
 		{change: Change{Attributes: map[string]string{"max-bytes": "", "groups": "c"}}, want: " groups=c protocols=mqtt"},
 		{change: Change{Attributes: map[string]string{"protocols": "telnet"}}, bad: "protocols"},
 		{change: Change{Attributes: map[string]string{"colour": "red"}}, bad: "colour"},
-		{change: Change{Attributes: map[string]string{"groups": "a psk=00"}}, bad: "psk"},
+		{change: Change{Attributes: map[string]string{"groups": "a psk=00"}}, bad: "no blanks"},
 		{change: Change{CRA: true}, bad: "made from the password"},
 		{change: Change{NoPassword: true, Password: "x"}, bad: "one or the other"},
 		{change: Change{NoPassword: true}, want: " groups=c protocols=mqtt"},

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode"
 )
 
 // Change is what becomes of a user's line.
@@ -53,16 +54,23 @@ func ChangeUser(path, name string, c Change) (found bool, err error) {
 	return found, writeLines(path, lines)
 }
 
+// HasUser tells whether a user is in a file for ReadUsers, whatever stands behind
+// the name. A file that is not there has none.
+func HasUser(path, name string) (bool, error) {
+	lines, err := readLines(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return slices.ContainsFunc(lines, func(l userLine) bool { return l.name == name }), err
+}
+
 // apply changes what stands behind a name. A key for WAMP-CRA goes with the
 // password that it was made from.
 func (c *Change) apply(rest string) (string, error) {
 	fields := strings.Split(rest, " ")
-	set := map[string]string{}
-	for k, v := range c.Attributes {
-		if attributes()[k] == nil {
-			return "", fmt.Errorf("%q: none of %s", k, strings.Join(AttributeNames(), ", "))
-		}
-		set[k] = v
+	set, err := c.settings()
+	if err != nil {
+		return "", err
 	}
 	switch {
 	case c.NoPassword && (c.Password != "" || c.CRA):
@@ -88,6 +96,22 @@ func (c *Change) apply(rest string) (string, error) {
 		return "", errors.New("a new user needs a password, or to have none")
 	}
 	return strings.Join(withAttributes(fields, set), " "), nil
+}
+
+// settings are the attributes to set, each of one word without blanks: none
+// reaches into the next one, or the next line.
+func (c *Change) settings() (map[string]string, error) {
+	set := map[string]string{}
+	for k, v := range c.Attributes {
+		switch {
+		case attributes()[k] == nil:
+			return nil, fmt.Errorf("%q: none of %s", k, strings.Join(AttributeNames(), ", "))
+		case strings.ContainsFunc(v, unicode.IsSpace):
+			return nil, fmt.Errorf("%s: no blanks in it", k)
+		}
+		set[k] = v
+	}
+	return set, nil
 }
 
 func isCRA(field string) bool { return strings.HasPrefix(field, "cra=") }
