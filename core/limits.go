@@ -20,7 +20,7 @@ type ClientConfig struct {
 	UserConnections int `toml:"user_connections"`
 	// Messages and Bytes (payload) are what one connection may publish in a second,
 	// and Burst how many seconds' worth may come at once. Who publishes more is
-	// read slower: nothing is refused or lost.
+	// read slower: nothing is refused or lost, but where there is no stream.
 	Messages int           `toml:"messages"`
 	Bytes    int           `toml:"bytes"`
 	Burst    time.Duration `toml:"burst"`
@@ -204,15 +204,22 @@ func (b *bucket) owes(n uint64) time.Duration {
 // fill takes note of time that went by.
 func (b *bucket) fill(d time.Duration) { b.have = min(b.most, b.have+b.rate*d.Seconds()) }
 
-// spend takes messages and bytes out, and returns how long to wait for which.
-func (m *meter) spend(messages, bytes uint64) (wait time.Duration, why Limit) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (b *bucket) full() bool { return b.rate == 0 || b.have >= b.most }
+
+// pass takes note of the time. With mu held.
+func (m *meter) pass() {
 	now := time.Now()
 	past := now.Sub(m.last)
 	m.last = now
 	m.messages.fill(past)
 	m.bytes.fill(past)
+}
+
+// spend takes messages and bytes out, and returns how long to wait for which.
+func (m *meter) spend(messages, bytes uint64) (wait time.Duration, why Limit) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pass()
 	wait = m.messages.owes(messages)
 	if w := m.bytes.owes(bytes); w > wait {
 		return w, LimitBytes
@@ -246,6 +253,71 @@ func (s *Session) metered() (wait time.Duration) {
 	}
 	s.broker.limited[why].Add(1)
 	return wait
+}
+
+// admit takes a message out, or returns how long it is until it fits.
+func (m *meter) admit(messages, bytes int) (wait time.Duration, why Limit) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pass()
+	wait = m.messages.until(messages)
+	if w := m.bytes.until(bytes); w > wait {
+		return w, LimitBytes
+	}
+	if wait == 0 {
+		m.messages.owes(uint64(messages))
+		m.bytes.owes(uint64(bytes))
+	}
+	return wait, LimitMessages
+}
+
+// until is the time until n is there, or all that ever is.
+func (b *bucket) until(n int) time.Duration {
+	short := min(float64(n), b.most) - b.have
+	if b.rate == 0 || short <= 0 {
+		return 0
+	}
+	return time.Duration(short / b.rate * float64(time.Second))
+}
+
+// Admit is for adapters whose clients can be told to come again: it tells how long
+// one is to wait before it publishes messages of so many bytes in sum. 0 counts
+// them, and then Pace is not to be called.
+func (s *Session) Admit(messages, bytes int) time.Duration {
+	for _, m := range s.meters {
+		if wait := s.broker.admit(m, messages, bytes); wait > 0 {
+			return wait
+		}
+	}
+	return 0
+}
+
+// Meter is for one of several clients that share a session: admit is as Session's
+// Admit, and idle tells that nothing is remembered that a new meter would not say,
+// too. Both may be called from any goroutine; they are nil when clients may publish
+// as they please.
+func (b *Broker) Meter() (admit func(messages, bytes int) time.Duration, idle func() bool) {
+	c := b.cfg.Clients
+	if c.Messages == 0 && c.Bytes == 0 {
+		return nil, nil
+	}
+	m := newMeter(c.Messages, c.Bytes, c.Burst)
+	return func(messages, bytes int) time.Duration { return b.admit(m, messages, bytes) }, m.idle
+}
+
+func (b *Broker) admit(m *meter, messages, bytes int) time.Duration {
+	wait, why := m.admit(messages, bytes)
+	if wait > 0 {
+		b.limited[why].Add(1)
+	}
+	return wait
+}
+
+func (m *meter) idle() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pass()
+	return m.messages.full() && m.bytes.full()
 }
 
 // replayBurst is how many seconds' worth of retained messages may be found at

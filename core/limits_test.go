@@ -275,3 +275,93 @@ func TestClientConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestAdmit: adapters whose clients can be told to come again. It shows fault 85.
+func TestAdmit(t *testing.T) {
+	type step struct {
+		after    time.Duration
+		messages int
+		bytes    int
+		want     time.Duration
+	}
+	for _, c := range []struct {
+		name     string
+		messages int
+		bytes    int
+		steps    []step
+		limit    core.Limit
+		limited  uint64
+	}{
+		{"no limits", 0, 0, []step{{0, 1000, 1 << 20, 0}, {0, 1000, 1 << 20, 0}}, 0, 0},
+		{"messages", 10, 0, []step{{0, 20, 1 << 20, 0}, {0, 1, 0, 100 * time.Millisecond}, {100 * time.Millisecond, 1, 0, 0}}, core.LimitMessages, 1},
+		{"bytes", 0, 100, []step{{0, 1, 150, 0}, {0, 1, 50, 0}, {0, 1, 50, 500 * time.Millisecond}, {time.Second, 1, 100, 0}}, core.LimitBytes, 1},
+		{"refused ones cost nothing", 1, 0, []step{{0, 2, 0, 0}, {0, 1, 0, time.Second}, {0, 1, 0, time.Second}, {time.Second, 1, 0, 0}}, core.LimitMessages, 2},
+		{"more than there ever is is owed", 0, 100, []step{{0, 1, 1200, 0}, {time.Second, 1, 100, 10 * time.Second}, {10 * time.Second, 1, 100, 0}}, core.LimitBytes, 1},
+		{"the longer wait of both", 1, 100, []step{{0, 2, 100, 0}, {0, 1, 200, time.Second}, {0, 2, 300, 2 * time.Second}}, core.LimitMessages, 2},
+		{"bytes of a body, its message counted before", 1, 0, []step{{0, 2, 10, 0}, {0, 0, 10, 0}}, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			set := func(l *core.ClientConfig) { l.Messages, l.Bytes = c.messages, c.bytes }
+			for _, way := range []string{"session", "meter"} {
+				limitedHouse(t, set, func(h *house) {
+					s, _ := h.connect("a")
+					admit := s.Admit
+					if way == "meter" {
+						if admit, _ = h.broker.Meter(); admit == nil {
+							return
+						}
+					}
+					for i, step := range c.steps {
+						time.Sleep(step.after)
+						if wait := admit(step.messages, step.bytes).Round(time.Millisecond); wait != step.want {
+							t.Errorf("%s, step %d: wait %v", way, i, wait)
+						}
+					}
+					if n := h.limited(c.limit); n != c.limited {
+						t.Errorf("%s: counted %v", way, h.broker.Limited())
+					}
+				})
+			}
+		})
+	}
+}
+
+// A user's own limits hold for all of its connections together.
+func TestAdmitOfAUser(t *testing.T) {
+	limitedHouse(t, func(*core.ClientConfig) {}, func(h *house) {
+		ann := of("ann", auth.Limits{Messages: 1})
+		a, _ := h.connect("a", ann)
+		b, _ := h.connect("b", ann)
+		for i, s := range []*core.Session{a, b, a} {
+			if wait := s.Admit(1, 1); (wait == 0) != (i < 2) {
+				t.Errorf("%d: wait %v", i, wait)
+			}
+		}
+		if admit, idle := h.broker.Meter(); admit != nil || idle != nil {
+			t.Error("clients have a meter without a limit")
+		}
+	})
+}
+
+// A meter is idle when it is as new.
+func TestIdleMeter(t *testing.T) {
+	limitedHouse(t, func(l *core.ClientConfig) { l.Messages, l.Bytes = 10, 100 }, func(h *house) {
+		admit, idle := h.broker.Meter()
+		for _, c := range []struct {
+			messages, bytes int
+			full            time.Duration
+		}{{0, 0, 0}, {1, 0, 100 * time.Millisecond}, {0, 50, 500 * time.Millisecond}, {20, 200, 2 * time.Second}} {
+			admit(c.messages, c.bytes)
+			if c.full > 0 {
+				time.Sleep(c.full - 10*time.Millisecond)
+				if idle() {
+					t.Errorf("%+v: idle too early", c)
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			if !idle() {
+				t.Errorf("%+v: not idle", c)
+			}
+		}
+	})
+}

@@ -41,12 +41,12 @@ func (s *Server) slowed(r *request) bool {
 // publishes tells whether a request's payload would be kept: for others, or as a
 // topic's configuration.
 func (r *request) publishes() bool {
-	if r.code != codes.PUT && r.code != codes.POST {
+	root, rest := r.root()
+	if r.code != codes.PUT && r.code != codes.POST && (r.code != codes.IPATCH || root != collectionRoot) {
 		return false
 	}
-	root, rest := r.root()
 	switch root {
-	case topicRoot, exchangeRoot, procedureRoot:
+	case topicRoot, exchangeRoot, procedureRoot, collectionRoot:
 		return true
 	case queueRoot:
 		return len(rest) == 1

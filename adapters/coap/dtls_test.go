@@ -42,8 +42,13 @@ func newSecured(t testing.TB, cfg Config) *secured {
 
 func newSecuredOn(t testing.TB, cfg Config, l net.PacketConn, m *adapters.TLSMaterial) *secured {
 	t.Helper()
+	return newSecuredOf(t, cfg, core.DefaultConfig(), l, m)
+}
+
+func newSecuredOf(t testing.TB, cfg Config, of core.Config, l net.PacketConn, m *adapters.TLSMaterial) *secured {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	b := core.NewBroker(core.DefaultConfig(), "/", local.New(log), nil, log)
+	b := core.NewBroker(of, "/", local.New(log), nil, log)
 	cfg.PSKFile = filepath.Join(t.TempDir(), "psk")
 	if err := os.WriteFile(cfg.PSKFile, []byte("ann:00112233445566778899aabbccddeeff\nbob:0123456789abcdef\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -171,12 +171,17 @@ func newScene(t *testing.T, cfg Config) *scene { return newSceneWith(t, cfg, nil
 
 func newSceneWith(t *testing.T, cfg Config, p auth.Policy) *scene {
 	t.Helper()
+	return newSceneOf(t, cfg, core.DefaultConfig(), p)
+}
+
+func newSceneOf(t *testing.T, cfg Config, of core.Config, p auth.Policy) *scene {
+	t.Helper()
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
 	s := &scene{t: t, mesh: newMesh(), clients: map[string]*client{}}
-	s.broker = core.NewBroker(core.DefaultConfig(), "/", local.New(log), p, log)
+	s.broker = core.NewBroker(of, "/", local.New(log), p, log)
 	s.server = New(cfg, core.NewRealms(s.broker), log)
 	if err := s.server.Serve(s.mesh.open(serverAddr)); err != nil {
 		t.Fatal(err)

@@ -35,6 +35,7 @@ const (
 	countChallenge                 // clients that were asked for an Echo
 	countMoved                     // DTLS clients that went on from another address
 	countTurnedAway                // DTLS clients that a limit turned away
+	countHurried                   // publishes beyond a client's rate
 	counters
 )
 
@@ -72,6 +73,7 @@ type Server struct {
 	waiting   atomic.Int64 // requests that run aside
 
 	anonymous anonymous
+	rates     *rates
 
 	conditional sync.Mutex // held by a request from its condition to its publish
 
@@ -103,6 +105,7 @@ func New(cfg Config, realms *core.Realms, log *slog.Logger) *Server {
 	s.anonymous.server, s.receivers.server = s, s
 	s.streams = adapters.NewServer(cfg.Limits, protocol, log, func(c *adapters.Conn) adapters.Protocol { return newConn(s, c) })
 	s.echo = newEchoes(s)
+	s.rates = newRates(broker, maxMetered)
 	s.leases = &leases{server: s, open: map[string]*lease{}, workers: map[workerKey]*worker{}}
 	s.callees = &callees{server: s, all: map[route][]*callee{}, open: map[string]*invocation{}, byCall: map[*core.Invocation]string{}}
 	s.shelf = &shelf{server: s, all: map[routing.Topic]*entry{}}
@@ -126,6 +129,7 @@ func (s *Server) sweep() {
 		case now := <-t.C:
 			s.ids.sweep(now)
 			s.echo.sweep(now)
+			s.rates.sweep()
 			s.checkObservers(now)
 			for _, k := range s.secured() {
 				k.sweep(now)
@@ -222,7 +226,7 @@ func (s *Server) Refused() map[string]uint64 {
 
 // Told counts what went wrong, by a word for each.
 func (s *Server) Told() map[string]uint64 {
-	names := [counters]string{"unsent", "unheard", "retransmitted", "observer_lost", "malformed", "duplicate", "busy", "echo", "moved", "turned_away"}
+	names := [counters]string{"unsent", "unheard", "retransmitted", "observer_lost", "malformed", "duplicate", "busy", "echo", "moved", "turned_away", "hurried"}
 	told := map[string]uint64{}
 	for i, name := range names {
 		told[name] = s.counts[i].Load()
@@ -237,7 +241,7 @@ func (s *Server) Kept() map[string]uint64 {
 	s.mu.Unlock()
 	known, answers := s.ids.size()
 	return map[string]uint64{"message_ids": uint64(known), "answer_bytes": uint64(answers),
-		"observers": uint64(s.observers.Load()), "peers": uint64(peers)}
+		"observers": uint64(s.observers.Load()), "peers": uint64(peers), "rates": uint64(s.rates.size())}
 }
 
 func (s *Server) count(c counter) { s.counts[c].Add(1) }

@@ -57,7 +57,7 @@ func (s *Server) route(r *request, topics *topicCache) {
 		r.fail(refuse(codes.NotFound, "no such resource"))
 	case root != topicRoot && r.conditional(): // critical, and there is nothing to compare with
 		r.fail(refuse(codes.BadOption, "If-Match and If-None-Match are for the values of topics"))
-	case s.slowed(r), r.nextPage(), r.block1.there && !r.assemble():
+	case s.slowed(r), s.hurried(r), r.nextPage(), r.block1.there && !r.assemble():
 		// Answered.
 	default:
 		resource(r, rest)
