@@ -50,8 +50,6 @@ func (r *request) publishes() bool {
 		return true
 	case queueRoot:
 		return len(rest) == 1
-	case collectionRoot:
-		return r.code == codes.POST
 	}
 	return false
 }
