@@ -61,7 +61,7 @@ func (a *amqpActor) do(verb string, words []word) error {
 	case "drop":
 		return a.pipe.Close()
 	}
-	return fmt.Errorf("no verb %q for AMQP", verb)
+	return a.arrange(verb, o)
 }
 
 // plain wants so many words and nothing else.
@@ -93,11 +93,12 @@ func (a *amqpActor) watch(what string, closed <-chan *amqp.Error) {
 func (a *amqpActor) connect(words []word) error {
 	o := readOptions(words, "=")
 	a.confirms = o.flag("confirms")
+	login := &amqp.PlainAuth{Username: o.pop("login", "guest"), Password: o.pop("password", "guest")}
 	if err := o.done(); err != nil {
 		return err
 	}
 	a.pipe, a.tags = a.dial(), map[int]uint64{}
-	c, err := amqp.Open(a.pipe, amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{Username: "guest", Password: "guest"}}, Vhost: "/",
+	c, err := amqp.Open(a.pipe, amqp.Config{SASL: []amqp.Authentication{login}, Vhost: "/",
 		Properties: amqp.Table{"connection_name": a.name}})
 	if err != nil {
 		return err
@@ -182,8 +183,11 @@ func (a *amqpActor) publish(o options) error {
 			m.Headers = amqp.Table{}
 		}
 		m.Headers[name] = p[1]
-		if p[1] == "true" {
+		switch {
+		case p[1] == "true":
 			m.Headers[name] = true
+		case name == "CC" || name == "BCC":
+			m.Headers[name] = []any{p[1]}
 		}
 	}
 	return a.told(a.channel.Publish(exchangeOf(o.plain[0]), o.plain[1], mandatory, false, m))

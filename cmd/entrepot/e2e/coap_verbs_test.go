@@ -98,7 +98,7 @@ func (a *coapActor) do(verb string, words []word) error {
 		m.add(6, nil)
 	}
 	for _, level := range strings.Split(strings.TrimPrefix(path, "/"), "/") {
-		m.add(11, []byte(level))
+		m.add(11, []byte(strings.ReplaceAll(level, "%2F", "/")))
 	}
 	for _, name := range []string{"format", "max-age"} {
 		if n, err := o.number(name, -1); err != nil {

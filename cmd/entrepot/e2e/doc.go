@@ -10,6 +10,9 @@
 //
 //	go test ./cmd/entrepot/e2e -run TestScenarios -update   # rewrite what is expected
 //
+// TestRightsMatrix plays the table of rights, testdata/matrix.txt, with the same
+// clients.
+//
 // TestKilled starts the built program, too, kills it under load and looks at
 // what its clients were promised.
 //

@@ -14,6 +14,7 @@ const (
 	wampHello        = 1
 	wampWelcome      = 2
 	wampAbort        = 3
+	wampAuthenticate = 5
 	wampGoodbye      = 6
 	wampError        = 8
 	wampPublish      = 16

@@ -60,15 +60,25 @@ func (a *wampActor) do(verb string, words []word) error {
 	return fmt.Errorf("no verb %q for WAMP", verb)
 }
 
+// connect opens a session; with login= and password= by a ticket.
 func (a *wampActor) connect(words []word) error {
-	if len(words) > 0 {
-		return fmt.Errorf("words that mean nothing here: %v", words)
+	o := readOptions(words, "=")
+	login, password := o.pop("login", ""), o.pop("password", "")
+	if err := o.done(); err != nil {
+		return err
 	}
 	a.client.conn = a.dial("wamp.2.json")
 	go a.client.listen(a.client.conn)
 	role := map[string]any{"features": map[string]any{"call_canceling": true, "progressive_call_results": true}}
-	return a.client.send(wampHello, "realm1", map[string]any{"x_client_id": a.name,
-		"roles": map[string]any{"publisher": role, "subscriber": role, "caller": role, "callee": role}})
+	details := map[string]any{"x_client_id": a.name,
+		"roles": map[string]any{"publisher": role, "subscriber": role, "caller": role, "callee": role}}
+	if login != "" {
+		details["authid"], details["authmethods"] = login, []string{"ticket"}
+	}
+	if err := a.client.send(wampHello, "realm1", details); err != nil || login == "" {
+		return err
+	}
+	return a.client.send(wampAuthenticate, password, map[string]any{})
 }
 
 // answer ends the invocation of message #N.
