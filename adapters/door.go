@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,11 +28,15 @@ type DoorConfig struct {
 	// MaxWait for how long: who would wait longer is refused at once.
 	MaxWaiting int           `toml:"max_waiting"`
 	MaxWait    time.Duration `toml:"max_wait"`
+	// Chores is how many frames that bring nothing (pings, heart-beats, empty
+	// lines, tiny pieces of a frame) are read of one connection in a second; 0 is
+	// no limit. Who sends more is read slower.
+	Chores int `toml:"chores"`
 }
 
 // DefaultDoorConfig is what runs when nothing is set.
 func DefaultDoorConfig() DoorConfig {
-	return DoorConfig{MaxWaiting: 100_000, MaxWait: time.Minute}
+	return DoorConfig{MaxWaiting: 100_000, MaxWait: time.Minute, Chores: 1000}
 }
 
 // Validate returns an error for a setting that makes no sense.
@@ -46,6 +51,7 @@ func (c DoorConfig) Validate() error {
 		{"handshakes", c.Handshakes, 0, 10_000},
 		{"log_ins", c.LogIns, 0, 10_000},
 		{"max_waiting", c.MaxWaiting, 1, 1 << 30},
+		{"chores", c.Chores, 0, 1_000_000},
 	} {
 		if n.value < n.low || n.value > n.high {
 			return fmt.Errorf("%s %d: from %d to %d", n.name, n.value, n.low, n.high)
@@ -67,6 +73,7 @@ type Door struct {
 	cfg        DoorConfig
 	handshakes *places
 	logIns     *places
+	slowed     atomic.Uint64 // waits for chores
 
 	mu    sync.Mutex
 	open  int
@@ -99,6 +106,10 @@ func (d *Door) Open() int {
 
 // Waiting is the number of connections that wait for a place.
 func (d *Door) Waiting() int { return d.handshakes.length() + d.logIns.length() }
+
+// Slowed is how often a connection had to wait as it sent too much that brings
+// nothing (DoorConfig.Chores).
+func (d *Door) Slowed() uint64 { return d.slowed.Load() }
 
 // enter counts a connection in, unless a limit is reached, which it then names.
 func (d *Door) enter(peer netip.Addr) refusal {

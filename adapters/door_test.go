@@ -317,6 +317,7 @@ func TestDoorConfig(t *testing.T) {
 		func(c *DoorConfig) { c.LogIns = 10_001 },
 		func(c *DoorConfig) { c.MaxWaiting = 0 },
 		func(c *DoorConfig) { c.MaxWait = time.Millisecond },
+		func(c *DoorConfig) { c.Chores = -1 },
 	} {
 		c := DefaultDoorConfig()
 		if set(&c); c.Validate() == nil {

@@ -31,6 +31,8 @@ type reader struct {
 	wait    time.Duration // before the next read
 	slow    bool
 
+	chores chores
+
 	busy  bool
 	wakes int   // in this tick
 	tick  int64 // of the last wake
@@ -292,8 +294,12 @@ func (c *Conn) feed(buf []byte, have int, lent []byte) ([]byte, int) {
 	if c.place.held && c.loggedIn {
 		c.place.give(true)
 	}
+	c.wait, c.slow = 0, false
 	if c.askPace != nil {
 		c.wait, c.slow = c.askPace()
+	}
+	if c.chores.crumbled(have, used); c.chores.done > 0 {
+		c.payChores()
 	}
 	left := buf[used:have]
 	switch {

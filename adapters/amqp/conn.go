@@ -146,6 +146,7 @@ func (c *conn) handle(f frame.Frame) error {
 		if f.Channel != 0 || len(f.Payload) > 0 {
 			return broken(frame.UnexpectedFrame, "a heartbeat with a channel or a payload")
 		}
+		c.conn.Chore()
 		return nil
 	case f.Kind != frame.MethodKind && f.Kind != frame.HeaderKind && f.Kind != frame.BodyKind:
 		return broken(frame.FrameError, "frame of the unknown type %d", f.Kind)

@@ -108,6 +108,9 @@ func (ch *channel) headerFrame(payload []byte) error {
 	return nil
 }
 
+// smallPart is less than any client sends of a body that has not come to its end.
+const smallPart = 64
+
 // bodyFrame takes the next part of a body. Room is made for what has come, not
 // for what the header claims.
 func (ch *channel) bodyFrame(part []byte) error {
@@ -124,6 +127,9 @@ func (ch *channel) bodyFrame(part []byte) error {
 	}
 	in.body = append(in.body, part...)
 	if len(in.body) < in.size {
+		if len(part) < smallPart {
+			c.conn.Chore()
+		}
 		return nil
 	}
 	c.partial -= in.size

@@ -122,6 +122,7 @@ func (c *conn) take(in *receiver, size int) error {
 	case !c.greeted:
 		return abort("the first message has to be a CSM") // RFC 8323, 3.3
 	case p.code == codes.Empty, p.code>>5 >= 2 && p.code>>5 <= 5:
+		c.conn.Chore()
 		return nil // keeps the connection alive (RFC 8323, 3.4), or an answer that nobody asked for
 	case p.code < 32:
 		in.streamed(size, c.route(), c.turns.begin())
@@ -132,6 +133,7 @@ func (c *conn) take(in *receiver, size int) error {
 
 // signal handles a message about the connection.
 func (c *conn) signal(p *packet) error {
+	c.conn.Chore()
 	if !c.greeted && p.code != codes.CSM && p.code != codes.Abort {
 		return abort("the first message has to be a CSM")
 	}

@@ -127,6 +127,7 @@ func (c *conn) packet(first byte, b []byte) error {
 		if len(b) > 0 {
 			return errSurplus
 		}
+		c.net.Chore()
 		c.answer(packets.Pingresp<<4, 0) // [MQTT-3.12.4-1]
 		return nil
 	case packets.Disconnect:

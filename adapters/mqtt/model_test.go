@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"entrepot/core"
 	"entrepot/routing"
 )
 
@@ -29,7 +30,7 @@ func FuzzSession(f *testing.F) {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {
-			s := newTheatre(t, testConfig())
+			s := newModelTheatre(t)
 			defer s.end()
 			w := &world{theatre: s, input: input}
 			for i := range 3 {
@@ -38,6 +39,13 @@ func FuzzSession(f *testing.F) {
 			w.play()
 		})
 	})
+}
+
+// newModelTheatre lets clients take over from each other as often as they like.
+func newModelTheatre(t *testing.T) *theatre {
+	set := core.DefaultConfig()
+	set.Clients.TakeOvers = 0
+	return newTheatreWith(t, testConfig(), set)
 }
 
 // TestSessionModel plays long random inputs.
@@ -51,7 +59,7 @@ func TestSessionModel(t *testing.T) {
 		}
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newTheatre(t, testConfig())
+				s := newModelTheatre(t)
 				defer s.end()
 				w := &world{theatre: s, input: input}
 				for i := range 3 {

@@ -113,8 +113,12 @@ func testPolicy(_ auth.Principal, a auth.Action, o auth.Object) error {
 }
 
 func newTheatre(t *testing.T, cfg Config) *theatre {
+	return newTheatreWith(t, cfg, core.DefaultConfig())
+}
+
+func newTheatreWith(t *testing.T, cfg Config, set core.Config) *theatre {
 	log := slog.New(slog.DiscardHandler)
-	broker := core.NewBroker(core.DefaultConfig(), "test", local.New(log), testPolicy, log)
+	broker := core.NewBroker(set, "test", local.New(log), testPolicy, log)
 	return &theatre{t: t, cfg: cfg, broker: broker, server: New(cfg, core.NewRealms(broker), log),
 		clients: map[string]*client{}, version: 5}
 }

@@ -31,6 +31,8 @@ type conn struct {
 	seqs    []uint64 // scratch for ACK
 	leaving bool     // DISCONNECT was read: nothing more is
 
+	lineEnds int // since the last frame
+
 	// feeding: the reader is at work and writes out what is added meanwhile.
 	feeding atomic.Bool
 	// failed: a frame was refused after its handler had returned.
@@ -63,6 +65,10 @@ func newConn(s *Server, ac *adapters.Conn) *conn {
 	return c
 }
 
+// freeLineEnds is how many bytes of them may follow a frame: many clients send
+// one, and it is no heart-beat then.
+const freeLineEnds = 2
+
 // Feed implements adapters.Protocol.
 func (c *conn) Feed(b []byte) (used int, err error) {
 	c.feeding.Store(true)
@@ -72,6 +78,9 @@ func (c *conn) Feed(b []byte) (used int, err error) {
 	for {
 		// Line ends between frames are heart-beats.
 		for used < len(b) && (b[used] == '\n' || b[used] == '\r') {
+			if c.lineEnds++; c.lineEnds > freeLineEnds {
+				c.conn.Chore()
+			}
 			used++
 		}
 		if used == len(b) {
@@ -88,6 +97,7 @@ func (c *conn) Feed(b []byte) (used int, err error) {
 			return used, nil
 		}
 		used += n
+		c.lineEnds = 0
 		c.frame.reset()
 		if c.leaving {
 			return len(b), nil

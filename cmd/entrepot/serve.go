@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"entrepot/adapters"
 	"entrepot/adapters/admin"
 	"entrepot/adapters/amqp"
 	"entrepot/adapters/coap"
@@ -132,9 +133,10 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	clients := []front{streams("mqtt", m, gate, cfg.MQTT.Listen, "mqtt"), streams("stomp", s, gate, cfg.STOMP.Listen, "stomp"),
 		streams("amqp", amqp.New(cfg.AMQP, realms, log), gate, cfg.AMQP.Listen, "amqp"), {protocol: "wamp", server: w},
 		onAll(c, cfg.CoAP, gate)}
-	behind(newDoor(cfg.Limits), clients)
+	entry := newDoor(cfg.Limits)
+	behind(entry, clients)
 	var all []front
-	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]map[string]uint64 { return refused(all) }, log, told(m, c, &all)...)
+	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]map[string]uint64 { return refused(all) }, log, told(entry, m, c, &all)...)
 	carry(web, cfg, log, m, s, w)
 	asked := takeCommands(web, kept, broker, again, log)
 	all = append(clients, streams("http", web, gate, cfg.HTTP.Listen, "http/1.1"))
@@ -179,10 +181,12 @@ func stop(ctx context.Context, patience time.Duration, clients []front, broker *
 const lastAnswers = time.Second
 
 // told are the front-ends' own counts.
-func told(m *mqtt.Server, c *coap.Server, fronts *[]front) []admin.Counts {
+func told(d *adapters.Door, m *mqtt.Server, c *coap.Server, fronts *[]front) []admin.Counts {
 	return []admin.Counts{
 		{Name: "connections_not_begun_total", Help: "Connections that ended before their protocol began: in TLS or the PROXY header.", Label: "reason",
 			Read: func() map[string]uint64 { return unopened(*fronts) }},
+		{Name: "connections_slowed_total", Help: "How often a connection was not read for a while, by the limit's setting.", Label: "limit",
+			Read: func() map[string]uint64 { return map[string]uint64{"limits.chores": d.Slowed()} }},
 		{Name: "mqtt_told_total", Help: "Refusals and errors that MQTT clients were told of.", Label: "code", Read: m.Told},
 		{Name: "coap_told_total", Help: "What went wrong with CoAP clients, and requests that came again.", Label: "what", Read: c.Told},
 		{Name: "coap_kept", Help: "What is remembered of CoAP clients.", Label: "what", Gauge: true, Read: c.Kept},
