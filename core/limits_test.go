@@ -234,6 +234,13 @@ func TestTakeOversInTurns(t *testing.T) {
 			t.Errorf("counted %d", n)
 		}
 		time.Sleep(time.Minute)
+		for range 20 { // another user, who is refused, does not count
+			other := hello("twin")
+			other.Principal.User = "other"
+			if wait := h.broker.Damp(other); wait != 0 {
+				t.Errorf("another user waits %v", wait)
+			}
+		}
 		if wait := h.broker.Damp(hello("twin")); wait != 0 {
 			t.Errorf("a minute later %v", wait)
 		}

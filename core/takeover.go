@@ -40,7 +40,7 @@ func (t takeOvers) now(at time.Time) float64 {
 // keeps it meanwhile. Each call counts.
 func (b *Broker) Damp(h Hello) time.Duration {
 	most := b.cfg.Clients.TakeOvers
-	if most == 0 || !h.Resumable || !b.present(h) {
+	if most == 0 || !b.presentFor(&h) {
 		return 0
 	}
 	wait, first := b.damper.count(sessionName{h.Protocol, h.ClientID}, most, time.Now())
@@ -54,12 +54,13 @@ func (b *Broker) Damp(h Hello) time.Duration {
 	return wait
 }
 
-// present tells whether somebody has the session that h asks for.
-func (b *Broker) present(h Hello) bool {
+// presentFor tells whether the user of h has a connection that h would take over.
+// That of another user is none: who asks for it is refused, and must not make its
+// owner wait.
+func (b *Broker) presentFor(h *Hello) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.sessions[sessionName{h.Protocol, h.ClientID}]
-	return r != nil && r.present != nil
+	return b.takesPlace(h)
 }
 
 // count notes one take-over, and tells whether it is the first that has to wait.

@@ -34,7 +34,8 @@ them.
 
 URL is mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC or
 stomp://[USER[:PASSWORD]@]HOST[:PORT]/DESTINATION; mqtts:// and stomps:// are the same
-over TLS (--cafile, --cert, --key). What follows the host is taken as it stands: nothing in it is decoded. Quote it where it holds a $.
+over TLS (--cafile, --cert, --key). What follows the host is taken as it stands:
+nothing in it is decoded. Quote it where it holds a $.
 
 The payload is the argument, a file (--file), each line of one (--lines), or
 empty (--empty).`,

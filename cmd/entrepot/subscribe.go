@@ -40,8 +40,8 @@ and a line end. A message is acknowledged once it is printed.
 
 URL is mqtt://[USER[:PASSWORD]@]HOST[:PORT]/FILTER or
 stomp://[USER[:PASSWORD]@]HOST[:PORT]/DESTINATION; mqtts:// and stomps:// are the same
-over TLS (--cafile, --cert, --key). What follows the host is taken as it stands: nothing in it is decoded, # and ? are themselves. Quote it where it
-holds a $ or a *.
+over TLS (--cafile, --cert, --key). What follows the host is taken as it stands:
+nothing in it is decoded, # and ? are themselves. Quote it where it holds a $ or a *.
 
 The exit code is 0 when --count messages came, or without --count when it was
 interrupted or --wait passed; 1 otherwise.`,

@@ -135,8 +135,9 @@ func (p *pattern) filterOf(who *Principal) (f routing.Filter, ok bool) {
 	all := make([]routing.Segment, len(p.renamed))
 	for i, s := range p.renamed {
 		if s.Kind == routing.Literal {
-			if s.Level, ok = who.own(s.Level); !ok {
-				return f, false
+			own := s.Level
+			if s.Level, ok = who.own(own); !ok || i == 0 && own != s.Level && strings.HasPrefix(s.Level, "$") {
+				return f, false // nobody's name is the beginning of the broker's own topics
 			}
 		}
 		all[i] = s

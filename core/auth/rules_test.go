@@ -166,6 +166,21 @@ func TestNamesInRulesNeitherWidenNorEscape(t *testing.T) {
 	}
 }
 
+// Faults 39 and 42: who calls himself $SYS is not let in to the broker's own
+// topics by a rule that begins with his name.
+func TestNamesOfTheBrokersOwn(t *testing.T) {
+	r := mustRules(t, "allow anyone subscribe %c/#", "allow anyone publish %u/x", "allow anyone subscribe +/%c/#")
+	for _, c := range []decided{
+		{Principal{ClientID: "$SYS"}, Subscribe, Topic, "$SYS/broker/uptime", 0},
+		{Principal{ClientID: "$SYS"}, Subscribe, Topic, "$SYS/#", 0},
+		{Principal{User: "$SYS"}, Publish, Topic, "$SYS/x", 0},
+		{Principal{ClientID: "broker"}, Subscribe, Topic, "$SYS/broker/x", 0},
+		{Principal{ClientID: "c"}, Subscribe, Topic, "c/x", 1},
+	} {
+		c.check(t, r)
+	}
+}
+
 // Fault 44: a file without rules denies everything.
 func TestEmptyRulesDenyAll(t *testing.T) {
 	for _, text := range []string{"", "\n\n", "# nothing\n", " \t\n", "\ufeff"} {
