@@ -68,8 +68,9 @@ type conn struct {
 	beat      adapters.Beat // AMQP 0-9-1, 4.2.7
 	heartbeat time.Duration // as negotiated, 0: none
 
-	mu       sync.Mutex // the maps of channels and their consumers, for resume
-	channels map[uint16]*channel
+	mu        sync.Mutex // the maps of channels and their consumers, for resume
+	channels  map[uint16]*channel
+	attaching *consumer // one that is in no map yet
 }
 
 // scratch is slices that are used again.

@@ -185,6 +185,7 @@ func (c *conn) open(r *frame.Reader) error {
 		ClientID:  c.client.name,
 		Remote:    c.conn.RemoteAddr(),
 		Kick:      c.kicked,
+		Withdrawn: c.withdrawn,
 	})
 	if errors.Is(err, core.ErrLimit) { // as RabbitMQ has it
 		return refuse(frame.NotAllowed, "access to vhost '%s' refused for user '%s': connection limit is reached", c.vhost, c.login.user())

@@ -22,8 +22,9 @@ type consumer struct {
 	pull    bool
 	head    []byte // a basic.deliver up to its delivery tag
 
-	queue core.Consumer
-	gone  atomic.Bool // its queue was deleted
+	queue   core.Consumer
+	gone    atomic.Bool // its queue was deleted
+	refused atomic.Bool // rights were withdrawn before it was known
 
 	// Under the channel's mu.
 	prefetch int // 0: no limit
@@ -96,8 +97,10 @@ func (ch *channel) consume(s *consumer, o core.ConsumeOptions, noWait bool) erro
 	c := ch.conn
 	o.Paused = true
 	c.wait()
+	c.attach(s)
 	var err error
 	if s.queue, err = c.session.Consume(context.Background(), s.key, o, s); err != nil {
+		c.attach(nil)
 		about := c.queueNoun(s.key.Name)
 		if errors.Is(err, core.ErrInUse) {
 			return refuse(frame.AccessRefused, "%v in exclusive use", about)
@@ -109,7 +112,11 @@ func (ch *channel) consume(s *consumer, o core.ConsumeOptions, noWait bool) erro
 		ch.consumers = map[string]*consumer{}
 	}
 	ch.consumers[s.tag] = s
+	c.attaching = nil
 	c.mu.Unlock()
+	if s.refused.Load() {
+		defer s.withdraw()
+	}
 	if s.gone.Load() { // before it was known
 		defer s.QueueGone()
 	}
@@ -118,6 +125,13 @@ func (ch *channel) consume(s *consumer, o core.ConsumeOptions, noWait bool) erro
 	}
 	s.queue.Resume(&c.batch)
 	return nil
+}
+
+// attach says which consumer is about to be known; nil for none.
+func (c *conn) attach(s *consumer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.attaching = s
 }
 
 // consumeArgs reads x-priority; others mean nothing to the broker.
@@ -190,13 +204,15 @@ func (ch *channel) cancel(s *consumer) {
 	ch.cancelled = append(ch.cancelled, s)
 }
 
-// drop takes a consumer out of the channel.
-func (ch *channel) drop(s *consumer) {
+// drop takes a consumer out of the channel, and tells whether it was there.
+func (ch *channel) drop(s *consumer) bool {
 	ch.conn.mu.Lock()
 	defer ch.conn.mu.Unlock()
-	if ch.consumers[s.tag] == s {
+	known := ch.consumers[s.tag] == s
+	if known {
 		delete(ch.consumers, s.tag)
 	}
+	return known
 }
 
 // cancelAll ends all consumers and gives back what is out for acknowledgement.
@@ -230,22 +246,13 @@ func (ch *channel) cancelAll() {
 func (s *consumer) QueueGone() {
 	ch := s.channel
 	s.gone.Store(true)
-	ch.conn.mu.Lock()
-	known := ch.consumers[s.tag] == s
-	if known {
-		delete(ch.consumers, s.tag)
-	}
-	ch.conn.mu.Unlock()
-	if !known {
+	if !ch.drop(s) {
 		return
 	}
 	s.queue.Cancel(core.Requeue)
-	if !ch.conn.client.cancelNotify {
-		return
+	if ch.conn.client.cancelNotify {
+		s.sendCancel()
 	}
-	ch.conn.reply(ch, frame.BasicCancel, func(b []byte) []byte {
-		return frame.AppendBit(frame.AppendShortText(b, s.tag), true)
-	})
 }
 
 // qosMethod sets how many deliveries may be out for acknowledgement: for each

@@ -42,6 +42,7 @@ import (
 //	a< closed                      no more, and the connection is closed
 //	a! drop                        the client's connection breaks
 //	wait 2s                        of the bubble's clock
+//	rules allow user:ann all; …    from now on; "rules" alone denies everything
 //	alarm disk on, alarm disk off
 //	shutdown                       the broker stops
 //	drops unroutable 1             what the broker counted so far
@@ -195,6 +196,12 @@ func (s *theatre) line(line string) error {
 		time.Sleep(d)
 	case head == "user":
 		return s.welcome(rest)
+	case head == "rules":
+		rules, err := auth.ParseRules([]byte(strings.ReplaceAll(rest, "; ", "\n")))
+		if err != nil {
+			return err
+		}
+		s.broker.SetPolicy(rules.Decide)
 	case head == "alarm":
 		s.mu.Lock()
 		s.disk = 1 << 40

@@ -54,6 +54,7 @@ type conn struct {
 	subs       map[string]*subscription // by id as written
 	numbers    map[uint64]*subscription
 	lastNumber uint64
+	attaching  bool // a consumer that is in no map yet
 }
 
 func newConn(s *Server, ac *adapters.Conn) *conn {

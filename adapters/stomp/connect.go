@@ -73,6 +73,7 @@ func (c *conn) connect(f *frame) error {
 		ClientID:  c.clientID,
 		Remote:    c.conn.RemoteAddr(),
 		Kick:      c.kicked,
+		Withdrawn: c.withdrawn,
 	})
 	if err != nil {
 		return err

@@ -82,6 +82,7 @@ func (c *conn) durableHello(name string) core.Hello {
 		Resumable: true,
 		Expiry:    core.Forever,
 		Kick:      c.kicked,
+		Withdrawn: c.withdrawn,
 	}
 }
 

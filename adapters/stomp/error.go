@@ -13,6 +13,7 @@ type fault struct {
 	message string
 	detail  string
 	cause   error
+	about   string // the subscription that it ends, as the client wrote it
 }
 
 func (f *fault) Error() string {
@@ -92,6 +93,9 @@ func appendError(buf []byte, v version, f *fault, receipt []byte) []byte {
 	buf = v.appendHeader(buf, "message", f.message)
 	if receipt != nil {
 		buf = append(append(buf, "\nreceipt-id:"...), receipt...)
+	}
+	if f.about != "" {
+		buf = append(append(buf, "\nsubscription:"...), f.about...)
 	}
 	if f.message == noVersion {
 		buf = append(buf, "\nversion:1.0,1.1,1.2"...)

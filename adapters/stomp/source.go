@@ -187,12 +187,15 @@ func sendArgs(f *frame) (arguments, error) {
 	return arguments{queue: q, given: len(hs) > 0}, err
 }
 
-// open declares the queue. Who works on one that is there needs nothing from a
-// disk that fails.
+// open declares the queue. Who works on one that is there needs no right to make
+// it, and nothing from a disk that fails.
 func (s *source) open() error {
 	_, err := s.session.DeclareQueue(context.Background(), s.spec)
-	if s.lenient && (errors.Is(err, core.ErrConflict) || errors.Is(err, core.ErrFull) && s.binding == nil) {
-		_, err = s.session.DeclareQueue(context.Background(), core.QueueSpec{Key: s.spec.Key, Passive: true})
+	if s.lenient && (errors.Is(err, core.ErrConflict) ||
+		s.binding == nil && (errors.Is(err, core.ErrFull) || errors.Is(err, core.ErrNotAllowed))) {
+		if _, there := s.session.DeclareQueue(context.Background(), core.QueueSpec{Key: s.spec.Key, Passive: true}); !errors.Is(there, core.ErrNotFound) {
+			err = there
+		}
 	}
 	return err
 }

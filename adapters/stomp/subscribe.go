@@ -41,10 +41,12 @@ func (c *conn) attach(s *subscription) error {
 	if err := s.source.open(); err != nil {
 		return err
 	}
+	c.setAttaching(true)
 	var err error
 	s.consumer, err = s.source.session.Consume(context.Background(), s.source.spec.Key, core.ConsumeOptions{
 		NoAck: s.mode == autoAck, Priority: s.source.priority, Accepts: s.source.accepts, Paused: true}, s)
 	if err != nil {
+		c.setAttaching(false)
 		s.source.close()
 		return err
 	}
@@ -53,8 +55,15 @@ func (c *conn) attach(s *subscription) error {
 		c.subs, c.numbers = map[string]*subscription{}, map[uint64]*subscription{}
 	}
 	c.subs[s.id], c.numbers[s.number] = s, s
+	c.attaching = false
 	c.mu.Unlock()
 	return s.source.bind()
+}
+
+func (c *conn) setAttaching(is bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.attaching = is
 }
 
 // detach takes a subscription out of the connection; nil when there is none.

@@ -41,6 +41,7 @@ import (
 //	--- a is closed        and nothing was left unread
 //	--- a connects 1.2     CONNECT with that accept-version, and its CONNECTED
 //	--- wait 2s            of the bubble's clock
+//	--- rules allow …; …   of who may do what, from now on
 //	--- the broker stops
 //	--- publish a/b text   by the broker itself, as AtLeastOnce
 //
@@ -172,6 +173,15 @@ func (tr *transcript) step(head, body string) bool {
 	}
 	if words[0] == "user" {
 		tr.welcome(words[1], words[2])
+		return true
+	}
+	if words[0] == "rules" {
+		rules, err := auth.ParseRules([]byte(strings.ReplaceAll(strings.TrimPrefix(head, "rules"), "; ", "\n")))
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+		tr.broker.SetPolicy(rules.Decide)
+		synctest.Wait()
 		return true
 	}
 	if words[0] == "publish" {

@@ -72,6 +72,7 @@ type conn struct {
 	lastHeld   uint64
 	lastWorker uint64
 	testaments []testament
+	attaching  bool // something that is in no map yet
 }
 
 // invocation is what the client was asked to do: a call, or a message of a queue.

@@ -48,6 +48,8 @@ type features struct {
 	progress  bool
 	timeout   bool
 	caller    bool // wants to know the caller, if that may be told
+
+	subRevocation, regRevocation bool
 }
 
 // maxOwnDetails bounds what a session keeps of a client's own details, in entries.
@@ -109,11 +111,16 @@ func (c *conn) hello(m *message) error {
 func featuresOf(roles dict) features {
 	role, _ := roles.get("callee").(dict)
 	f, _ := role.get("features").(dict)
+	role, _ = roles.get("subscriber").(dict)
+	sub, _ := role.get("features").(dict)
 	return features{
 		canceling: f.flag(wamp.FeatureCallCanceling),
 		progress:  f.flag(wamp.FeatureProgCallResults),
 		timeout:   f.flag(wamp.FeatureCallTimeout),
 		caller:    f.flag(wamp.FeatureCallerIdent),
+
+		subRevocation: sub.flag(featureSubRevocation),
+		regRevocation: f.flag(featureRegRevocation),
 	}
 }
 
@@ -150,7 +157,7 @@ func (c *conn) logIn(h *hello, signature string) error {
 // join opens the session of a client that may come in.
 func (c *conn) join(h *hello, who auth.Principal) error {
 	session, _, err := h.realm.broker.Connect(background(), core.Hello{
-		Protocol: protocol, Principal: who, ClientID: who.ClientID, Remote: c.conn.RemoteAddr(), Kick: c.kicked})
+		Protocol: protocol, Principal: who, ClientID: who.ClientID, Remote: c.conn.RemoteAddr(), Kick: c.kicked, Withdrawn: c.withdrawn})
 	switch {
 	case errors.Is(err, core.ErrClosed):
 		return c.turnAway(wamp.CloseSystemShutdown, "the broker stops")
@@ -235,6 +242,7 @@ func brokerFeatures() []string {
 	return []string{
 		wamp.FeaturePatternSub, wamp.FeaturePubExclusion, wamp.FeaturePubIdent, wamp.FeatureSubBlackWhiteListing,
 		wamp.FeatureSubMetaAPI, wamp.FeatureSessionMetaAPI, "event_retention", wamp.FeaturePayloadPassthruMode,
+		featureSubRevocation,
 	}
 }
 
@@ -242,6 +250,6 @@ func dealerFeatures() []string {
 	return []string{
 		wamp.FeatureProgCallResults, wamp.FeatureCallCanceling, wamp.FeatureCallTimeout, wamp.FeatureCallerIdent,
 		wamp.FeaturePatternBasedReg, wamp.FeatureSharedReg, wamp.FeatureRegMetaAPI, wamp.FeatureSessionMetaAPI,
-		wamp.FeatureTestamentMetaAPI, wamp.FeaturePayloadPassthruMode,
+		wamp.FeatureTestamentMetaAPI, wamp.FeaturePayloadPassthruMode, featureRegRevocation,
 	}
 }

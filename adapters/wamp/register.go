@@ -31,6 +31,8 @@ func (c *conn) register(m *message) error {
 		c.refuse(wamp.REGISTER, id, refuse(errTooMany, "more than %d registrations", c.cfg.MaxRegistrations))
 		return nil
 	}
+	c.setAttaching(true)
+	defer c.setAttaching(false)
 	if name, ok := queueURI(uri); ok {
 		c.batch.Flush() // the disk may have to be waited for
 		err = c.work(id, options, name)

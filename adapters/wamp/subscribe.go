@@ -18,6 +18,8 @@ func (c *conn) subscribe(m *message) error {
 	}
 	uri := string(at)
 	c.batch.Flush() // what follows may wait
+	c.setAttaching(true)
+	defer c.setAttaching(false)
 	if name, ok := queueURI(uri); ok {
 		err = c.take(id, name, uri)
 	} else {

@@ -31,10 +31,13 @@ import (
 //	config meta_kill = true
 //	user ann secret      may log in, nobody else
 //	a joins              opens a session with every role and feature; $a is its id
+//	a joins as ann       the same, with the password "secret", as a client that can be
+//	                     told of an end
 //	a connects           opens a connection without HELLO
 //	a > [1,"r",{}]       sends a message; "$name" stands for what was kept
 //	a < [2,"$x",{}]      gets a message: "*" is any value, "$name" keeps it or, later,
 //	                     must be it again, {"...":1} lets a dict have more members
+//	a gets, any order [] the same, but others may come before it
 //	a < nothing
 //	a < closed 1000      the end of the connection, with that close code
 //	a frame 89 00        sends a frame: first byte in hex, then data; masked
@@ -42,6 +45,7 @@ import (
 //	a forgets            what it got
 //	a hangs up           closes without a word
 //	wait 2s              of the bubble's clock
+//	rules allow …; …     of who may do what, from now on
 //	stop                 the broker stops
 //	publish a/b text     by another protocol: topic, content type or -, payload
 type transcript struct {
@@ -252,6 +256,12 @@ func (s *transcript) step(line string) error {
 		return err
 	case "stop":
 		return s.server.Shutdown(context.Background())
+	case "rules":
+		rules, err := auth.ParseRules([]byte(strings.ReplaceAll(rest, "; ", "\n")))
+		if err == nil {
+			s.broker.SetPolicy(rules.Decide)
+		}
+		return err
 	case "publish":
 		return s.publish(rest)
 	}
@@ -259,12 +269,16 @@ func (s *transcript) step(line string) error {
 	switch verb, what, _ := strings.Cut(rest, " "); {
 	case verb == "connects":
 		s.connect(word)
+	case verb == "joins" && what != "":
+		return s.joinAs(word, strings.TrimPrefix(what, "as "))
 	case verb == "joins":
 		return s.join(word)
 	case c == nil:
 		return fmt.Errorf("no client %s", word)
 	case verb == ">":
 		return s.send(c, what)
+	case verb == "gets,":
+		return s.getsAmong(c, strings.TrimPrefix(what, "any order "))
 	case verb == "<":
 		return s.gets(c, what)
 	case verb == "frame", verb == "bytes":
@@ -293,12 +307,29 @@ func (s *transcript) connect(name string) *pipeClient {
 
 const allRoles = `{"publisher":{},"subscriber":{},"caller":{},"callee":{"features":{"call_canceling":true,"progressive_call_results":true,"call_timeout":true}}}`
 
+// withRevocation are all roles of a client that can be told of an end.
+const withRevocation = `{"publisher":{},"subscriber":{"features":{"subscription_revocation":true}},"caller":{},"callee":{"features":{"registration_revocation":true}}}`
+
 func (s *transcript) join(name string) error {
 	c := s.connect(name)
 	if err := s.send(c, `[1,"realm1",{"roles":`+allRoles+`,"team":"team-`+name+`"}]`); err != nil {
 		return err
 	}
 	return s.gets(c, `[2,"$`+name+`",{"authrole":"anonymous","...":1}]`)
+}
+
+func (s *transcript) joinAs(name, user string) error {
+	c := s.connect(name)
+	if err := s.send(c, `[1,"realm1",{"roles":`+withRevocation+`,"authid":"`+user+`","authmethods":["ticket"]}]`); err != nil {
+		return err
+	}
+	if err := s.gets(c, `[4,"ticket",{}]`); err != nil {
+		return err
+	}
+	if err := s.send(c, `[5,"secret",{}]`); err != nil {
+		return err
+	}
+	return s.gets(c, `[2,"$`+name+`",{"authid":"`+user+`","...":1}]`)
 }
 
 func (s *transcript) send(c *pipeClient, text string) error {
@@ -375,6 +406,24 @@ func (s *transcript) gets(c *pipeClient, what string) error {
 		return fmt.Errorf("got %s", text)
 	}
 	return nil
+}
+
+// getsAmong takes the one message that fits out of those that came.
+func (s *transcript) getsAmong(c *pipeClient, what string) error {
+	synctest.Wait()
+	var want any
+	if err := json.Unmarshal([]byte(what), &want); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, got := range c.msgs {
+		if s.match(want, got) {
+			c.msgs = append(c.msgs[:i:i], c.msgs[i+1:]...)
+			return nil
+		}
+	}
+	return fmt.Errorf("none of %v", c.msgs)
 }
 
 func (s *transcript) match(want, got any) bool {
