@@ -21,6 +21,8 @@ type Config struct {
 	// MaxInFlight is how many QoS 1 and 2 messages a client may be sent without
 	// its confirmation; an MQTT 5 client's own Receive Maximum lowers it.
 	MaxInFlight int `toml:"max_in_flight"`
+	// UnackedBytes is how many bytes of their payloads may be out without it.
+	UnackedBytes int `toml:"unacked_bytes"`
 	// TopicAliasMaximum is how many topic aliases each side may use; 0 is none.
 	TopicAliasMaximum int `toml:"topic_alias_maximum"`
 	// MaxQoS is the highest QoS for publishing and subscribing.
@@ -58,6 +60,7 @@ func DefaultConfig() Config {
 		MaxPacket:         16 << 20,
 		ReceiveMaximum:    256,
 		MaxInFlight:       1024,
+		UnackedBytes:      64 << 20,
 		TopicAliasMaximum: 64,
 		MaxQoS:            2,
 		MaxSubscriptions:  10_000,
@@ -83,6 +86,7 @@ func (c Config) Validate() error {
 		{"max_packet", int64(c.MaxPacket), 1024, 256 << 20},
 		{"receive_maximum", int64(c.ReceiveMaximum), 1, 65535},
 		{"max_in_flight", int64(c.MaxInFlight), 1, 65535},
+		{"unacked_bytes", int64(c.UnackedBytes), pageSize, 1 << 40},
 		{"topic_alias_maximum", int64(c.TopicAliasMaximum), 0, 65535},
 		{"max_qos", int64(c.MaxQoS), 0, 2},
 		{"max_subscriptions", int64(c.MaxSubscriptions), 1, 1 << 30},

@@ -16,6 +16,7 @@ func TestConfig(t *testing.T) {
 		"receive 0":        func(c *Config) { c.ReceiveMaximum = 0 },
 		"receive 65536":    func(c *Config) { c.ReceiveMaximum = 65536 },
 		"in flight 0":      func(c *Config) { c.MaxInFlight = 0 },
+		"bytes out 0":      func(c *Config) { c.UnackedBytes = 0 },
 		"aliases":          func(c *Config) { c.TopicAliasMaximum = -1 },
 		"qos 3":            func(c *Config) { c.MaxQoS = 3 },
 		"subscriptions":    func(c *Config) { c.MaxSubscriptions = 0 },

@@ -199,7 +199,7 @@ func (s *source) deliverAgain(d *core.Delivery, o *offer) (v core.Verdict, known
 	if !ok {
 		return core.Full, true
 	}
-	p, known, ok := c.state.sendAgain(s, d.Seq)
+	p, known, ok := c.state.sendAgain(s, d)
 	if !ok {
 		c.out.Cancel()
 		return core.Full, known

@@ -121,6 +121,7 @@ func (s *session) release(c *conn, p *parcel, order uint64, code reason) (to *co
 		s.flight.drop(q)
 		return nil
 	}
+	s.flight.unload(q)
 	*q = parcel{id: p.id, from: p.from, stage: released, seq: order}
 	if !s.conn.greeted.Load() {
 		s.late = append(s.late, p.id)

@@ -66,6 +66,7 @@ type parcel struct {
 	stage stage
 	waits bool // for the disk, see gate and session.releasing
 	fresh bool // has not been sent yet
+	pages uint16
 }
 
 // coming tells that a group's message is on its way to the session, and the
@@ -80,6 +81,7 @@ type flight struct {
 	count   int
 	last    uint16 // identifier given out last
 	order   uint64 // counts releases, and a group's messages
+	pages   int    // of payloads that are out, see load
 }
 
 // find is the parcel of an identifier, nil when there is none.
@@ -128,6 +130,7 @@ func (f *flight) grow() bool {
 
 // clear frees the identifier of p.
 func (f *flight) clear(p *parcel) {
+	f.unload(p)
 	*p = parcel{}
 	f.count--
 }
@@ -142,6 +145,7 @@ func (f *flight) drop(p *parcel) {
 
 // release notes that the client has the message of p.
 func (f *flight) release(p *parcel) {
+	f.unload(p)
 	f.order++
 	*p = parcel{id: p.id, from: p.from, stage: released, seq: f.order}
 }
@@ -156,6 +160,7 @@ func (s *session) attach(c *conn, window int) (release []uint16) {
 	s.starved, s.returning, s.again = nil, nil, nil
 	s.sources, s.shares, s.parting, s.late = nil, nil, nil, nil
 	s.unpark()
+	s.flight.unloadAll()
 	var rel []parcel
 	for i := range s.flight.parcels {
 		p := &s.flight.parcels[i]
@@ -225,7 +230,7 @@ func (s *session) SessionEnded() {
 func (s *session) send(src *source, d *core.Delivery, qos byte, waits bool) (id uint16, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.quota == 0 || src.leaving.Load() {
+	if s.full() || src.leaving.Load() {
 		s.starve(src)
 		return 0, false
 	}
@@ -242,6 +247,7 @@ func (s *session) send(src *source, d *core.Delivery, qos byte, waits bool) (id 
 		src.out++
 	}
 	s.quota--
+	s.flight.load(p, d.Message)
 	return p.id, true
 }
 
@@ -257,10 +263,10 @@ func (s *session) starve(src *source) {
 // sendAgain finds the parcel, as it was, that a returning delivery had on an
 // earlier connection (known), and takes a place in the window for it (ok). One
 // that the disk is still asked about on this connection has to wait.
-func (s *session) sendAgain(src *source, seq uint64) (was parcel, known, ok bool) {
+func (s *session) sendAgain(src *source, d *core.Delivery) (was parcel, known, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id, known := s.returning[seq]
+	id, known := s.returning[d.Seq]
 	p := s.flight.find(id)
 	if !known || p == nil {
 		return was, false, false
@@ -268,11 +274,12 @@ func (s *session) sendAgain(src *source, seq uint64) (was parcel, known, ok bool
 	if p.waits && p.from == src {
 		return was, true, false
 	}
-	if s.quota == 0 {
+	if s.full() {
 		s.starve(src)
 		return was, true, false
 	}
-	delete(s.returning, seq)
+	delete(s.returning, d.Seq)
+	s.flight.load(p, d.Message)
 	s.recalled()
 	s.quota--
 	src.out++
@@ -285,11 +292,12 @@ func (s *session) sendAgain(src *source, seq uint64) (was parcel, known, ok bool
 func (s *session) nextAgain(c *conn) (p parcel, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.conn == c && s.quota > 0 && len(s.again) > 0 {
+	for s.conn == c && !s.full() && len(s.again) > 0 {
 		id := s.again[0]
 		s.again = s.again[1:]
 		if q := s.flight.find(id); q != nil && q.msg != nil {
 			s.quota--
+			s.flight.load(q, q.msg)
 			p = *q
 			q.fresh = false
 			return p, true
@@ -304,6 +312,7 @@ func (s *session) notAgain(p *parcel) {
 	defer s.mu.Unlock()
 	s.quota++
 	if q := s.flight.find(p.id); q != nil {
+		s.flight.unload(q)
 		q.fresh = p.fresh
 	}
 	s.again = append([]uint16{p.id}, s.again...)
@@ -403,7 +412,7 @@ func (s *session) refund() {
 func (s *session) hungry() []*source {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.quota == 0 {
+	if s.full() {
 		return nil
 	}
 	list := s.starved
