@@ -28,7 +28,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Listen:         []string{"127.0.0.1:8080"},
-		MaxConnections: 64,
+		MaxConnections: 1024,
 		HeaderTimeout:  5 * time.Second,
 		WriteTimeout:   30 * time.Second,
 		IdleTimeout:    time.Minute,
