@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"entrepot/adapters/amqp/frame"
 	"entrepot/core"
 	"entrepot/core/auth"
 	"entrepot/core/local"
@@ -79,4 +80,38 @@ func endsWith(err error, text string) bool {
 		err = errors.Unwrap(err)
 	}
 	return false
+}
+
+// [AMQP-2.2.4] [fault 37] What a client sends in one go with a log-in that is refused
+// has no effect.
+func TestNothingBehindARefusedLogIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTheatre(t, DefaultConfig())
+		defer s.end()
+		if err := s.welcome("ann secret"); err != nil {
+			t.Fatal(err)
+		}
+		all := []byte(frame.ProtocolHeader)
+		for _, line := range []string{
+			`connection.start-ok client-properties={capabilities:{authentication_failure_close:true}} mechanism=PLAIN response="\x00ann\x00wrong" locale=en_US`,
+			"connection.tune-ok channel-max=2047 frame-max=4096", "connection.open virtual-host=/", "channel.open ch=1",
+			"queue.declare queue=q", "basic.publish routing-key=q body=x",
+			`connection.start-ok mechanism=PLAIN response="\x00ann\x00secret" locale=en_US`,
+		} {
+			m, err := parseMessage(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, m.encode(frame.MinMax)...)
+		}
+		s.client("a").write(all, false)
+		for _, line := range []string{"a< connection.start ...", "a< connection.close reply-code=403 ...", "a< closed"} {
+			if err := s.line(line); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+		}
+		if st := s.broker.Stats(); st.Engine.Queues != 0 || st.Protocols[protocol].Connections != 0 {
+			t.Errorf("%+v, %+v", st.Engine, st.Protocols)
+		}
+	})
 }

@@ -95,6 +95,38 @@ func TestRefusedLogInHasNoEffect(t *testing.T) {
 	})
 }
 
+// [MQTT-3.1.4-6] What comes in one go with a CONNECT whose password is wrong has no
+// effect: no message, retained or not, and no subscription.
+// It shows fault 37.
+func TestNothingBehindARefusedLogIn(t *testing.T) {
+	users := someUsers(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := newTheatre(t, testConfig())
+		s.broker.SetDoor(auth.NewDoor(users))
+		defer s.end()
+		const connect = "10 18 00 04 4d 51 54 54 05 c2 00 00 00 00 01 62 00 03 61 6e 6e 00 03 62 61 64"
+		const publish, retain, subscribe = "30 06 00 01 74 00 78 78", "31 06 00 01 74 00 78 78", "82 08 00 01 00 00 02 74 31 00"
+		for step := range strings.Lines(`a> connect id=a username=ann password=secret
+			a< connack ...
+			a> subscribe id=1 f=#
+			a< suback id=1 codes=00
+			b> hex ` + connect + " " + publish + " " + retain + " " + subscribe + `
+			b< connack code=86 reason="user name or password is wrong"
+			b< closed
+			a< nothing
+			a> subscribe id=2 f=t
+			a< suback id=2 codes=00
+			a< nothing`) {
+			if problem := s.step(strings.TrimSpace(step)); problem != "" {
+				t.Fatalf("%s%s", step, problem)
+			}
+		}
+		if n := s.broker.Stats().Sessions; n != 1 {
+			t.Errorf("%d sessions", n)
+		}
+	})
+}
+
 // Who published is told by its name only where that is proved.
 // It shows fault 55.
 func TestUserIsStamped(t *testing.T) {

@@ -212,8 +212,11 @@ func ownDetails(d dict) (own dict) {
 }
 
 // kicked is called by the core, from another goroutine, when the session was
-// ended by the broker.
+// ended by the broker: the client is told by a GOODBYE (WAMP, Session Closing).
 func (c *conn) kicked(why core.EndReason) {
+	var b core.Batch
+	c.goodbye(&b, wamp.ErrCloseRealm, why.String())
+	b.Flush()
 	c.conn.Kick(refuse(wamp.ErrCloseRealm, "%s", why.String()))
 }
 

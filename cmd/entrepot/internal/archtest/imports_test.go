@@ -18,6 +18,7 @@ func mayImport() []rule {
 		{"routing", nil},
 		{"core", []string{"routing", "core/auth", "core/store"}},
 		{"core/auth", []string{"routing"}},
+		{"core/auth/authtest", []string{"core/auth"}},
 		{"core/store", nil},
 		{"core/local", []string{"routing", "core", "core/store"}},
 		{"core/rabbit", []string{"routing", "core"}},
@@ -35,7 +36,7 @@ func testsMayImport() []rule {
 	return []rule{
 		{"core/...", []string{"core", "core/local", "core/enginetest", "routing"}},
 		{"core", []string{"core/local", "core/enginetest"}},
-		{"adapters...", []string{"core/local", "core/store", "adapters/coverage"}},
+		{"adapters...", []string{"core/auth/authtest", "core/local", "core/store", "adapters/coverage"}},
 	}
 }
 
