@@ -46,6 +46,9 @@ func publishing() []way {
 		{"live", "Publish", auth.Publish, allow, deny, func(h *house, s *core.Session) error {
 			return said(h, s, h.note("t/1", "x"))
 		}},
+		{"later", "MayPublish", auth.Publish, allow, deny, func(h *house, s *core.Session) error {
+			return s.MayPublish(h.note("t/1", "x"))
+		}},
 		{"retained", "Publish", auth.Publish, allow, deny, func(h *house, s *core.Session) error {
 			return said(h, s, h.note("t/1", "x", retain))
 		}},

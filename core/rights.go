@@ -243,6 +243,10 @@ func (s *Session) allowWill() error {
 // Errors: ErrNotAllowed, ErrClosed.
 func (s *Session) Allowed(a auth.Action, o auth.Object) error { return s.allow(a, o) }
 
+// MayPublish asks the policy about a message that is to be published later, when
+// it is asked again. Errors: ErrNotAllowed, ErrClosed.
+func (s *Session) MayPublish(m *Message) error { return s.allowTopics(m) }
+
 // asOwner is who the session's bindings are made by.
 func (s *Session) asOwner() *Owner {
 	p := s.Principal()

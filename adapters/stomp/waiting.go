@@ -74,7 +74,7 @@ func (w *waitingSend) end(routed bool, err error) {
 	case !routed && w.to.declare && w.state.CompareAndSwap(beingSent, wasMissed):
 		return
 	case !routed && w.to.declare:
-		c.fail(fmt.Errorf("queue %q was deleted meanwhile: %w", w.to.name, core.ErrNotFound), receipt)
+		c.fail(fmt.Errorf("queue %q is not there: %w", w.to.name, core.ErrNotFound), receipt)
 	case w.asked:
 		c.sendReceipt(receipt)
 	}

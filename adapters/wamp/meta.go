@@ -314,6 +314,9 @@ func addTestament(m *metaCall) (list, error) {
 	if err := m.describe(p, a, options); err != nil {
 		return nil, err
 	}
+	if err := m.session.MayPublish(&p.Message); err != nil {
+		return nil, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.testaments) >= m.cfg.MaxTestaments {
