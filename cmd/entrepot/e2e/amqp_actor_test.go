@@ -108,6 +108,12 @@ func (a *amqpActor) connect(words []word) error {
 		return err
 	}
 	go a.watch("CHANNEL", a.channel.NotifyClose(make(chan *amqp.Error, 1)))
+	cancelled := a.channel.NotifyCancel(make(chan string, 100))
+	go func() {
+		for range cancelled {
+			a.box.add(event{end: "CONSUMER CANCELLED"})
+		}
+	}()
 	go a.watch("CONNECTION", c.NotifyClose(make(chan *amqp.Error, 1)))
 	returned := a.channel.NotifyReturn(make(chan amqp.Return, 100))
 	go func() {

@@ -15,6 +15,7 @@ import (
 
 	"entrepot/adapters/mqtt"
 	"entrepot/adapters/stomp"
+	rights "entrepot/core/auth"
 )
 
 var update = flag.Bool("update", false, "rewrite what the scenarios expect")
@@ -134,6 +135,9 @@ func (st *stage) act(s *step) ([]string, error) {
 	if first == "wait" {
 		return st.wait(s.words[1:])
 	}
+	if first == "rules" {
+		return st.rules(s.words[1:])
+	}
 	if len(s.words) < 3 {
 		return nil, fmt.Errorf("a line is PROTOCOL VERB CLIENT …")
 	}
@@ -159,6 +163,21 @@ func (st *stage) wait(words []word) ([]string, error) {
 		return nil, err
 	}
 	time.Sleep(d)
+	synctest.Wait()
+	return st.news("", ""), nil
+}
+
+// rules has the broker decide by these from now on, each a word in quotes.
+func (st *stage) rules(words []word) ([]string, error) {
+	var text []string
+	for _, w := range words {
+		text = append(text, w.text)
+	}
+	r, err := rights.ParseRules([]byte(strings.Join(text, "\n")))
+	if err != nil {
+		return nil, err
+	}
+	st.broker.core.SetPolicy(r.Decide)
 	synctest.Wait()
 	return st.news("", ""), nil
 }
