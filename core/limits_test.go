@@ -37,7 +37,7 @@ func TestConnectionsOfAUser(t *testing.T) {
 			s, _, err := h.broker.Connect(h.ctx, hello(id, edits...))
 			return s, err
 		}
-		one, err := connect("1", ann)
+		_, err := connect("1", ann)
 		h.must(err)
 		_, err = connect("2", ann)
 		h.must(err)
@@ -51,7 +51,7 @@ func TestConnectionsOfAUser(t *testing.T) {
 			h.must(err)
 		}
 		// Who takes over its own takes its place.
-		one, err = connect("1", ann)
+		one, err := connect("1", ann)
 		h.must(err)
 		_, err = connect("3", ann)
 		h.wantError(err, core.ErrLimit)

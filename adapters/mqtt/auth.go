@@ -25,7 +25,11 @@ func (c *conn) method(b *core.Broker, p *packets.Packet, proof *auth.Credentials
 	case p.Properties.AuthenticationMethod != methodJWT || !b.Door().TakesTokens():
 		return faultf(badAuthMethod, "no authentication method of that name is supported")
 	}
-	proof.Password, proof.Certificate = string(p.Properties.AuthenticationData), nil
+	if len(p.Properties.AuthenticationData) == 0 {
+		return fault{badLogIn, "an empty token"}
+	}
+	// The certificate stays: the settings may want it always.
+	proof.Password = string(p.Properties.AuthenticationData)
 	return nil
 }
 
@@ -58,7 +62,7 @@ func (c *conn) renew(token string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.server.cfg.Limits.LoginTimeout)
 	defer cancel()
 	proof := c.net.Credentials(protocolName)
-	proof.ClientID, proof.User, proof.Password, proof.Certificate = c.clientID, c.session.Principal().User, token, nil
+	proof.ClientID, proof.User, proof.Password = c.clientID, c.session.Principal().User, token
 	who, err := c.session.Broker().Authenticate(ctx, proof)
 	if err == nil {
 		err = c.session.Renew(who)

@@ -17,6 +17,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -135,7 +136,21 @@ func storm(o *options) error {
 		r.Rounds = append(r.Rounds, one)
 	}
 	r.PeakMiB, r.Refused = b.peak(), b.refused()
-	return show(o, r)
+	return errors.Join(show(o, r), r.judge())
+}
+
+// judge is an error where the broker did not keep what it promises.
+func (r result) judge() error {
+	var errs []error
+	for _, one := range r.Rounds {
+		if one.Lost > 0 || one.Messages != r.Clients {
+			errs = append(errs, fmt.Errorf("%s handshakes: %d sessions lost, %d of %d messages came", one.Handshakes, one.Lost, one.Messages, r.Clients))
+		}
+		if one.Percent < 80 {
+			errs = append(errs, fmt.Errorf("%s handshakes: goodput fell to %.0f %%", one.Handshakes, one.Percent))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // oneRound drops all, sends each a message and lets them come back.
@@ -156,7 +171,7 @@ func oneRound(o *options, b *broker, f *flow, crowds []*crowdProcess, handshakes
 	}
 	f.mark()
 	began := time.Now()
-	got, err := all(crowds, "connect "+handshakes, o.max)
+	_, err := all(crowds, "connect "+handshakes, o.max)
 	r.Back = time.Since(began)
 	r.During = f.since()
 	if err != nil {
@@ -165,7 +180,8 @@ func oneRound(o *options, b *broker, f *flow, crowds []*crowdProcess, handshakes
 	r.Percent = 100 * r.During.Mean / r.Before.Mean
 	// Messages may come a moment after the CONNACK.
 	rest(2 * time.Second)
-	if got, err = all(crowds, "count", o.max); err != nil {
+	got, err := all(crowds, "count", o.max)
+	if err != nil {
 		return r, err
 	}
 	for _, g := range got {
