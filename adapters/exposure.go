@@ -92,7 +92,7 @@ func keysOnly(c TLSConfig, keys bool) bool { return keys && len(c.Certs) == 0 }
 func (a Address) uncertified() error {
 	also := ""
 	if a.Transport == OverDTLS {
-		also = ", or a file of keys as coap.psk_file"
+		also = ", or users with keys ('entrepot passwd --psk') as auth.users, or a file of keys as coap.psk_file"
 	}
 	return fmt.Errorf("needs a certificate: name files as tls.certs and tls.keys%s; 'entrepot certs' makes some for trying out", also)
 }

@@ -8,7 +8,7 @@ func (c Config) checkListeners() error {
 		{Section: "mqtt", Listen: c.MQTT.Listen},
 		{Section: "stomp", Listen: c.STOMP.Listen},
 		{Section: "amqp", Listen: c.AMQP.Listen},
-		{Section: "coap", Listen: c.CoAP.Listen, Packets: true, Keys: c.CoAP.PSKFile != ""},
+		{Section: "coap", Listen: c.CoAP.Listen, Packets: true, Keys: c.CoAP.PSKFile != "" || c.asksWho()},
 		{Section: "http", Listen: c.HTTP.Listen},
 	}.Validate(c.TLS, c.Proxy, c.asksWho())
 }

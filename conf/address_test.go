@@ -10,6 +10,11 @@ import (
 // Where DTLS clients share keys with the broker, it needs no certificate, and who
 // has no key does not come in; beside certificates of the broker's, others do.
 func TestSharedKeys(t *testing.T) {
+	users := DefaultConfig()
+	users.CoAP.Listen, users.Auth.Users = []string{"dtls:0.0.0.0:5684"}, "users"
+	if err := users.Validate(); err != nil {
+		t.Errorf("keys of the users file: %v", err)
+	}
 	for _, c := range []struct {
 		listen     string
 		keys, cert bool

@@ -19,6 +19,7 @@ type collector struct {
 
 	connections, connected            *prometheus.Desc
 	turnedAway, limited               *prometheus.Desc
+	loginsRefused                     *prometheus.Desc
 	in, inBytes, out, outBytes        *prometheus.Desc
 	dropped, unroutable               *prometheus.Desc
 	sessions, retained, retainedBytes *prometheus.Desc
@@ -39,12 +40,14 @@ func newCollector(realms *core.Realms, refused func() map[string]map[string]uint
 		connected:   d("connections_total", "Client connections that logged in.", "protocol"),
 		limited:     d("limited_total", "How often a client or user came to a limit of its own: it was refused, or had to wait.", "limit"),
 		turnedAway:  d("connections_refused_total", "Connections that a limit turned away, by the limit's setting.", "protocol", "limit"),
-		in:          d("messages_in_total", "Messages that clients published.", "protocol"),
-		inBytes:     d("message_in_bytes_total", "Payload bytes that clients published.", "protocol"),
-		out:         d("messages_out_total", "Messages handed to clients.", "protocol"),
-		outBytes:    d("message_out_bytes_total", "Payload bytes handed to clients.", "protocol"),
-		dropped:     d("messages_dropped_total", "Messages given up, by the protocol of the receiver's queue.", "protocol", "reason"),
-		unroutable:  d("messages_unroutable_total", "Messages that no queue matched."),
+		loginsRefused: d("logins_refused_total", "Log-ins that were refused: who it was not proved, or may not come in there.",
+			"protocol", "reason"),
+		in:         d("messages_in_total", "Messages that clients published.", "protocol"),
+		inBytes:    d("message_in_bytes_total", "Payload bytes that clients published.", "protocol"),
+		out:        d("messages_out_total", "Messages handed to clients.", "protocol"),
+		outBytes:   d("message_out_bytes_total", "Payload bytes handed to clients.", "protocol"),
+		dropped:    d("messages_dropped_total", "Messages given up, by the protocol of the receiver's queue.", "protocol", "reason"),
+		unroutable: d("messages_unroutable_total", "Messages that no queue matched."),
 
 		sessions:      d("sessions", "Resumable sessions, with their client connected or not."),
 		retained:      d("retained_messages", "Topics that hold a last value."),
@@ -76,7 +79,7 @@ func buildInfo() prometheus.Metric {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.build.Desc(), c.connections, c.connected, c.turnedAway, c.limited, c.in, c.inBytes, c.out, c.outBytes,
+		c.build.Desc(), c.connections, c.connected, c.turnedAway, c.limited, c.loginsRefused, c.in, c.inBytes, c.out, c.outBytes,
 		c.dropped, c.unroutable, c.sessions, c.retained, c.retainedBytes, c.exchanges, c.queues,
 		c.bindings, c.consumers, c.queued, c.queuedBytes,
 		c.alarm, c.alarmMark, c.diskFree, c.memoryUsed,
@@ -160,6 +163,9 @@ func (c *collector) protocol(to chan<- prometheus.Metric, protocol string, p cor
 	for reason, n := range p.Dropped {
 		counter(c.dropped, n, reason)
 	}
+	for reason, n := range p.RefusedLogins {
+		counter(c.loginsRefused, n, reason)
+	}
 }
 
 // total sums snapshots over realms.
@@ -199,12 +205,18 @@ func addProtocol(a, b core.ProtocolStats) core.ProtocolStats {
 	a.InBytes += b.InBytes
 	a.Out += b.Out
 	a.OutBytes += b.OutBytes
-	dropped := map[string]uint64{}
-	for _, m := range []map[string]uint64{a.Dropped, b.Dropped} {
+	a.Dropped = added(a.Dropped, b.Dropped)
+	a.RefusedLogins = added(a.RefusedLogins, b.RefusedLogins)
+	return a
+}
+
+// added sums by reason.
+func added(a, b map[string]uint64) map[string]uint64 {
+	sum := map[string]uint64{}
+	for _, m := range []map[string]uint64{a, b} {
 		for reason, n := range m {
-			dropped[reason] += n
+			sum[reason] += n
 		}
 	}
-	a.Dropped = dropped
-	return a
+	return sum
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"entrepot/core"
+	"entrepot/core/auth"
 	"entrepot/routing"
 )
 
@@ -127,6 +128,33 @@ entrepot_sessions 0
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+// Log-ins that were refused are there by protocol and reason, those of both realms
+// together; no label is a client's word.
+func TestRefusedLogins(t *testing.T) {
+	realms := newRealms("/", "other")
+	realms.Each(func(b *core.Broker) {
+		b.SetDoor(auth.NewDoor(nil))
+		for _, c := range []auth.Credentials{
+			{Protocol: "mqtt", User: "mallory", Password: "x"},
+			{Protocol: "mqtt"},
+			{Protocol: "coap", PSK: "a:b"},
+		} {
+			if _, err := b.Authenticate(t.Context(), c); err == nil {
+				t.Errorf("%+v came in", c)
+			}
+		}
+	})
+	text := scrape(t, realms, nil)
+	for _, want := range []string{`{protocol="mqtt",reason="password"} 2`, `{protocol="mqtt",reason="anonymous"} 2`, `{protocol="coap",reason="psk"} 2`} {
+		if !strings.Contains(text, "entrepot_logins_refused_total"+want+"\n") {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if n := strings.Count(text, "\nentrepot_logins_refused_total{"); n != 3 || strings.Contains(text, "mallory") {
+		t.Errorf("%d lines in\n%s", n, text)
 	}
 }
 

@@ -50,7 +50,7 @@ func newSecuredOf(t testing.TB, cfg Config, of core.Config, l net.PacketConn, m 
 	log := slog.New(slog.DiscardHandler)
 	b := core.NewBroker(of, "/", local.New(log), nil, log)
 	cfg.PSKFile = filepath.Join(t.TempDir(), "psk")
-	if err := os.WriteFile(cfg.PSKFile, []byte("ann:00112233445566778899aabbccddeeff\nbob:0123456789abcdef\n"), 0o600); err != nil {
+	if err := os.WriteFile(cfg.PSKFile, []byte("ann:00112233445566778899aabbccddeeff\nbob:0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := &secured{Server: New(cfg, core.NewRealms(b), log), broker: b}
@@ -378,7 +378,7 @@ func TestDTLSMovedAddressIsNotProven(t *testing.T) {
 func TestDTLSSessions(t *testing.T) {
 	s := newSecured(t, DefaultConfig())
 	ann := mustDial(t, s.at, asAnn()...)
-	bob := mustDial(t, s.at, as("bob", "\x01\x23\x45\x67\x89\xab\xcd\xef")...)
+	bob := mustDial(t, s.at, as("bob", strings.Repeat("\x01\x23\x45\x67\x89\xab\xcd\xef", 2))...)
 	for _, c := range []*dtls.Conn{ann, bob} {
 		observe := &outgoingPacket{kind: message.Confirmable, code: codes.GET, id: 1, options: options([]string{"t", "a"}, message.Option{ID: message.Observe})}
 		if p := exchangeOn(t, c, observe); p.code != codes.Content {
@@ -485,15 +485,15 @@ func FuzzHello(f *testing.F) {
 func TestPSKFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "psk")
 	for _, c := range []struct{ text, err string }{
-		{"ann:0011223344556677\nbob:" + strings.Repeat("ab", 64) + "\n", ""},
+		{"ann:00112233445566770011223344556677\nbob:" + strings.Repeat("ab", 64) + "\n", ""},
 		{"", ""},
-		{"ann:0011223344556677\n\n", ":2: not IDENTITY:HEXKEY"},
+		{"ann:00112233445566770011223344556677\n\n", ":2: not IDENTITY:HEXKEY"},
 		{"ann\n", ":1: not IDENTITY:HEXKEY"},
-		{":0011223344556677\n", ":1: "},
-		{"ann:5ecre75ecre75ecreT\n", ":1: identity ann: the key is not hexadecimal"},
-		{"ann:00112233445566\n", ":1: identity ann: a key of 7 bytes, not 8 to 64"},
-		{"ann:" + strings.Repeat("ab", 65) + "\n", ":1: identity ann: a key of 65 bytes"},
-		{"ann:0011223344556677\nann:7766554433221100\n", ":2: identity ann comes twice"},
+		{":00112233445566770011223344556677\n", ":1: "},
+		{"ann:5ecre75ecre75ecreT\n", ":1: identity ann: the key is not 16 to 64 bytes in hex"},
+		{"ann:001122334455667700112233445566\n", ":1: identity ann: the key is not 16 to 64 bytes in hex"},
+		{"ann:" + strings.Repeat("ab", 65) + "\n", ":1: identity ann: the key is not 16 to 64 bytes in hex"},
+		{"ann:00112233445566770011223344556677\nann:77665544332211007766554433221100\n", ":2: identity ann comes twice"},
 	} {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -13,19 +12,15 @@ import (
 	"entrepot/core/auth"
 )
 
-// Bounds on a file of keys, and on a key, in bytes.
-const (
-	maxPSKFile = 16 << 20
-	minPSK     = 8
-	maxPSK     = 64
-)
+// maxPSKFile bounds a file of keys, in bytes.
+const maxPSKFile = 16 << 20
 
 // psks are the keys that DTLS clients share with the broker (RFC 4279), by their
 // identities. They do not change.
 type psks struct{ keys map[string][]byte }
 
 // readPSKs reads a file of keys, one IDENTITY:HEXKEY a line. An identity is a
-// user's name, a key 8 to 64 bytes. A line that is anything else, an empty one
+// user's name, a key 16 to 64 bytes, as in a file of users. A line that is anything else, an empty one
 // too, and an identity that comes twice are errors, with the line's number; none
 // is passed over. The file must not be readable by everybody. No error and no log
 // ever holds a key.
@@ -73,12 +68,8 @@ func parsePSK(line string) (identity string, key []byte, err error) {
 	if err := auth.CheckName(identity); err != nil {
 		return "", nil, err
 	}
-	key, err = hex.DecodeString(digits)
-	if err != nil { // which holds a part of the key
-		return "", nil, fmt.Errorf("identity %s: the key is not hexadecimal", identity)
-	}
-	if len(key) < minPSK || len(key) > maxPSK {
-		return "", nil, fmt.Errorf("identity %s: a key of %d bytes, not %d to %d", identity, len(key), minPSK, maxPSK)
+	if key, err = auth.ParsePSK(digits); err != nil {
+		return "", nil, fmt.Errorf("identity %s: the key is %w", identity, err)
 	}
 	return identity, key, nil
 }
@@ -91,14 +82,15 @@ func (p *psks) find(identity string) []byte {
 	return p.keys[identity]
 }
 
-// keyOf is the key of an identity, by the file of keys or else of users. One that
+// keyOf is the key of an identity, by the file of users or else of keys: where both
+// have it, what the users file says of a user holds for its key too. One that
 // is not known has a key that nobody knows, so that clients cannot tell (RFC 4279,
 // 2).
 func (k *dtlsSocket) keyOf(identity []byte) []byte {
-	if key := k.server.psks.Load().find(string(identity)); key != nil {
+	if key, ok := k.server.broker.Door().PSK(string(identity)); ok {
 		return key
 	}
-	if key, ok := k.server.broker.Door().PSK(string(identity)); ok {
+	if key := k.server.psks.Load().find(string(identity)); key != nil {
 		return key
 	}
 	m := hmac.New(sha256.New, k.fake[:])

@@ -11,7 +11,7 @@ import (
 	"entrepot/core"
 )
 
-var errNoDTLS = errors.New("DTLS needs a certificate (tls.certs) or keys (coap.psk_file)")
+var errNoDTLS = errors.New("DTLS needs a certificate (tls.certs) or keys (auth.users, coap.psk_file)")
 
 // newCoAP makes CoAP's server, with the keys of its clients.
 func newCoAP(cfg coap.Config, realms *core.Realms, again *reloads, log *slog.Logger) (*coap.Server, error) {
@@ -25,8 +25,9 @@ func newCoAP(cfg coap.Config, realms *core.Realms, again *reloads, log *slog.Log
 	return c, nil
 }
 
-// onAll is CoAP, which is spoken on datagrams and on connections.
-func onAll(c *coap.Server, cfg coap.Config, gate adapters.Gate) front {
+// onAll is CoAP, which is spoken on datagrams and on connections; keys tells that
+// clients may share keys with the broker, which then needs no certificate for DTLS.
+func onAll(c *coap.Server, cfg coap.Config, keys bool, gate adapters.Gate) front {
 	return front{protocol: "coap", server: c, bare: adapters.OverUDP, listen: cfg.Listen, bind: func(a adapters.Address) (socket, error) {
 		switch {
 		case !a.Transport.Packets():
@@ -35,7 +36,7 @@ func onAll(c *coap.Server, cfg coap.Config, gate adapters.Gate) front {
 				return socket{}, err
 			}
 			return socket{a, l.Addr(), func() error { return c.ServeStream(l) }, l.Close}, nil
-		case a.Transport == adapters.OverDTLS && cfg.PSKFile == "" && (gate.TLS == nil || len(gate.TLS.Certificates()) == 0):
+		case a.Transport == adapters.OverDTLS && !keys && (gate.TLS == nil || len(gate.TLS.Certificates()) == 0):
 			return socket{}, fmt.Errorf("listen on %s: %w", a.Name, errNoDTLS)
 		}
 		p, err := adapters.ListenPacket(a)

@@ -132,7 +132,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	}
 	clients := []front{streams("mqtt", m, gate, cfg.MQTT.Listen, "mqtt"), streams("stomp", s, gate, cfg.STOMP.Listen, "stomp"),
 		streams("amqp", amqp.New(cfg.AMQP, realms, log), gate, cfg.AMQP.Listen, "amqp"), {protocol: "wamp", server: w},
-		onAll(c, cfg.CoAP, gate)}
+		onAll(c, cfg.CoAP, cfg.CoAP.PSKFile != "" || cfg.Auth.Users != "", gate)}
 	entry := newDoor(cfg.Limits)
 	behind(entry, clients)
 	var all []front

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -39,8 +38,6 @@ func markOf(parts ...string) (m mark) {
 // Bounds on what stands behind a hash, so that no line costs much to compare.
 const (
 	maxList    = 64
-	minPSK     = 16
-	maxPSK     = 64
 	maxLimit   = 1 << 40
 	noPassword = "*" // in the hash's place
 )
@@ -192,13 +189,9 @@ func limit(to *int, text string) error {
 	return nil
 }
 
-func (a *account) setPSK(text string) error {
-	key, err := hex.DecodeString(text)
-	if err != nil || len(key) < minPSK || len(key) > maxPSK {
-		return fmt.Errorf("not %d to %d bytes in hex", minPSK, maxPSK)
-	}
-	a.psk = key
-	return nil
+func (a *account) setPSK(text string) (err error) {
+	a.psk, err = ParsePSK(text)
+	return err
 }
 
 // admits tells why a client whose name is proved may not come in here; "" when

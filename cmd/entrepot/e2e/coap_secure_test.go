@@ -110,14 +110,14 @@ func TestInteropCoAPTransports(t *testing.T) {
 	keys := ca.file("keys")
 	text := "[tls]\ncerts = [\"" + ca.file("server.crt") + "\"]\nkeys = [\"" + ca.file("server.key") + "\"]\nclient_cas = [\"" +
 		ca.file("ca.crt") + "\"]\n[coap]\npsk_file = \"" + keys + "\"\n"
-	for file, content := range map[string]string{settings: text, keys: "dev-7:" + "73656372657450534b2d31323334\n"} {
+	for file, content := range map[string]string{settings: text, keys: "dev-7:" + "73656372657450534b2d313233343536\n"} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p := startProgram(t, "--config", settings, "--coap", "tcp:127.0.0.1:0,dtls:127.0.0.1:0?client_auth=require,tls:127.0.0.1:0?client_auth=require")
 	defer p.stop(t)
-	key := []string{"-u", "dev-7", "-k", "secretPSK-1234"}
+	key := []string{"-u", "dev-7", "-k", "secretPSK-123456"}
 	certificate := []string{"-c", ca.file("device.pem"), "-C", ca.file("ca.crt"), "-R", ca.file("ca.crt")}
 	for _, c := range []struct {
 		title, program, scheme, transport string
