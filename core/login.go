@@ -86,7 +86,16 @@ func (b *Broker) refused(c auth.Credentials, why auth.Reason, user string) {
 	p.refused[why]++
 	b.mu.Unlock()
 	b.logins.lines.write(b.log, auth.Audit{Act: "login", Outcome: auth.Refused, Reason: string(why),
-		Protocol: c.Protocol, Listener: c.Listener, User: user, ClientID: c.ClientID, Remote: c.Remote})
+		Protocol: c.Protocol, Listener: c.Listener, User: b.named(&c, user), ClientID: c.ClientID, Remote: c.Remote})
+}
+
+// named is a user's name for the log. One that a client only claims, and nobody
+// has, may be a password in the wrong place.
+func (b *Broker) named(c *auth.Credentials, user string) string {
+	if user == "" || user != c.User || b.Door().Lists(user) {
+		return user
+	}
+	return "(not listed)"
 }
 
 // refusedID is refused for a client id that is another user's.

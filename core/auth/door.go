@@ -38,6 +38,15 @@ const (
 	byPSK
 )
 
+// Lists tells whether the file of users has a name.
+func (d *Door) Lists(name string) bool {
+	if d == nil {
+		return false
+	}
+	_, listed := d.users.find(name)
+	return listed
+}
+
 // Admit decides who a client is and whether it may come in. Errors wrap
 // ErrRefused (a *Refusal) or ErrBusy. See Users.Check for its costs.
 //
