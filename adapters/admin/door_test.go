@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -368,19 +369,20 @@ func TestVisitsEnd(t *testing.T) {
 		if visit == nil || visit.Principal.User != "ann" {
 			t.Fatalf("visit %+v", visit)
 		}
-		ended := 0
-		release := visit.Hold(func() { ended++ })
+		var ended atomic.Int32
+		release := visit.Hold(func() { ended.Add(1) })
 		time.Sleep(3 * idle)
 		if v.find(asPage(used)) == nil {
 			t.Error("ended while a WebSocket was open")
 		}
 		time.Sleep(longest)
-		if ended != 1 || v.find(asPage(used)) != nil {
-			t.Errorf("in the end: %d told", ended)
+		synctest.Wait()
+		if ended.Load() != 1 || v.find(asPage(used)) != nil {
+			t.Errorf("in the end: %d told", ended.Load())
 		}
 		release()
-		visit.Hold(func() { ended++ })()
-		if ended != 2 {
+		visit.Hold(func() { ended.Add(1) })()
+		if ended.Load() != 2 {
 			t.Error("held after the end, and not told")
 		}
 

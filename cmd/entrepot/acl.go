@@ -107,27 +107,50 @@ func (q *asking) explain(out io.Writer, args []string) error {
 	return err
 }
 
-// objectOf reads an object: as rules write it, or as an address of a protocol.
+// addressKind is one way to write an object: what it begins with, whose clients
+// write it ("" for rules), and how the rest is spelt.
+type addressKind struct {
+	prefix, of, spelling string
+	kind                 auth.ObjectKind
+}
+
+func addressKinds() []addressKind {
+	return []addressKind{
+		{"queue:", "", "", auth.Queue}, {"exchange:", "", "", auth.Exchange}, {"rpc:", "", "mqtt", auth.Procedure}, {"topic:", "", "mqtt", auth.Topic},
+		{"/topic/", "stomp", "stomp", auth.Topic}, {"/rpc/", "stomp", "stomp", auth.Procedure},
+		{"/queue/", "stomp", "level", auth.Queue}, {"/amq/queue/", "stomp", "level", auth.Queue}, {"/exchange/", "stomp", "stomp", auth.Exchange},
+		{"$queue/", "mqtt", "level", auth.Queue}, {"$rpc/", "mqtt", "mqtt", auth.Procedure}, {"$exchange/", "mqtt", "mqtt", auth.Exchange},
+		{"/t/", "coap", "coap", auth.Topic}, {"/q/", "coap", "", auth.Queue}, {"/x/", "coap", "coap", auth.Exchange},
+	}
+}
+
+// objectOf reads an object: as rules write it, or as an address of a protocol,
+// of that one only where spelling says which.
 func objectOf(text, spelling string) (auth.Object, error) {
-	for _, p := range []struct {
-		prefix, spelling string
-		kind             auth.ObjectKind
-	}{
-		{"queue:", "", auth.Queue}, {"exchange:", "", auth.Exchange}, {"rpc:", "mqtt", auth.Procedure}, {"topic:", "mqtt", auth.Topic},
-		{"/topic/", "stomp", auth.Topic}, {"/rpc/", "stomp", auth.Procedure}, {"/queue/", "level", auth.Queue}, {"/amq/queue/", "level", auth.Queue},
-		{"$queue/", "level", auth.Queue}, {"$rpc/", "mqtt", auth.Procedure},
-		{"/t/", "coap", auth.Topic}, {"/q/", "", auth.Queue},
-	} {
+	for _, p := range addressKinds() {
 		rest, ok := strings.CutPrefix(text, p.prefix)
-		if !ok || spelling != "" && p.spelling != "" && strings.Contains(p.prefix, "/") {
-			continue
+		switch {
+		case !ok || spelling != "" && p.of != "" && p.of != spelling:
+		case p.kind == auth.Exchange && p.of != "":
+			return exchangeOf(rest, p.spelling)
+		default:
+			return objectAs(rest, p.spelling, p.kind)
 		}
-		return objectAs(rest, p.spelling, p.kind)
 	}
 	if spelling == "" {
 		spelling = "mqtt"
 	}
 	return objectAs(text, spelling, auth.Topic)
+}
+
+// exchangeOf reads NAME/KEY. What is at amq.topic is a topic.
+func exchangeOf(text, spelling string) (auth.Object, error) {
+	name, key, _ := strings.Cut(text, "/")
+	o, err := objectAs(name, "level", auth.Exchange)
+	if err == nil && o.Name == "amq.topic" {
+		return objectAs(key, spelling, auth.Topic)
+	}
+	return o, err
 }
 
 func objectAs(text, spelling string, kind auth.ObjectKind) (auth.Object, error) {
@@ -139,7 +162,7 @@ func objectAs(text, spelling string, kind auth.ObjectKind) (auth.Object, error) 
 	case "level":
 		t, err := routing.ParseTopic(text)
 		if err != nil || t.Len() != 1 {
-			return auth.Object{}, fmt.Errorf("%q: a queue's name is one level", text)
+			return auth.Object{}, fmt.Errorf("%q: a name of a queue or an exchange is one level", text)
 		}
 		return auth.Object{Kind: kind, Name: t.Levels()[0]}, nil
 	case "mqtt":
