@@ -3,6 +3,7 @@ package coap
 import (
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,7 +141,7 @@ func TestRateOverDTLS(t *testing.T) {
 	if p := put(ann, 2); p.code != codes.TooManyRequests || len(p.options) != 1 || p.options[0].ID != message.MaxAge || len(p.options[0].Value) != 2 {
 		t.Errorf("%+v", p)
 	}
-	bob := mustDial(t, s.at, as("bob", "\x01\x23\x45\x67\x89\xab\xcd\xef")...)
+	bob := mustDial(t, s.at, as("bob", strings.Repeat("\x01\x23\x45\x67\x89\xab\xcd\xef", 2))...)
 	if p := put(bob, 1); p.code != codes.Changed {
 		t.Errorf("another client: %+v", p)
 	}

@@ -178,7 +178,7 @@ func (st *stage) reached(t *testing.T, line string) int {
 func TestClaims(t *testing.T) {
 	b := startBroker(t)
 	defer b.stop(t)
-	const each, most = 100, 24 << 10
+	const each, most = 100, 48 << 10 // a client that is logged in costs some 30 KiB with the race detector
 	stomp := func(frame string) string { return "CONNECT\naccept-version:1.2\n\n\x00" + frame }
 	for name, c := range map[string]struct {
 		dial func() net.Conn
