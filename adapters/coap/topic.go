@@ -285,6 +285,20 @@ func (s *Server) clear(r *request, session *core.Session, t routing.Topic) error
 	return nil
 }
 
+// firstValue is what an observer of one topic gets first: its value, or nothing
+// yet.
+func (r *request) firstValue(session *core.Session, w *watch) (*response, error) {
+	m, err := session.Retained(w.topic)
+	if err != nil {
+		return nil, err
+	}
+	w.seed(m)
+	if m == nil {
+		return &response{code: codes.Content}, nil
+	}
+	return r.server.value(r, m), nil
+}
+
 // get is GET on a topic.
 func (s *Server) get(r *request, session *core.Session, t routing.Topic) error {
 	switch {
@@ -296,15 +310,7 @@ func (s *Server) get(r *request, session *core.Session, t routing.Topic) error {
 		}
 		s.later(r, func(r *request) {
 			r.observeResource(session, t.Filter(), func(w *watch) (*response, error) {
-				m, err := session.Retained(t)
-				if err != nil {
-					return nil, err
-				}
-				w.seed(m)
-				if m == nil {
-					return &response{code: codes.Content}, nil
-				}
-				return s.value(r, m), nil
+				return r.firstValue(session, w)
 			})
 		})
 		return nil
@@ -391,6 +397,11 @@ func (s *Server) filter(r *request, session *core.Session) {
 		return
 	}
 	s.later(r, func(r *request) {
-		r.observeResource(session, f, func(*watch) (*response, error) { return &response{code: codes.Content}, nil })
+		r.observeResource(session, f, func(w *watch) (*response, error) {
+			if w.topic.IsZero() {
+				return &response{code: codes.Content}, nil
+			}
+			return r.firstValue(session, w)
+		})
 	})
 }
