@@ -1,45 +1,13 @@
 package mqtt
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
-	"entrepot/core/auth"
+	"entrepot/core/auth/authtest"
 )
-
-const tokenSecret = "0123456789abcdef0123456789abcdef"
-
-// tokenDoor lets in whom tokens name.
-func tokenDoor(t *testing.T) *auth.Door {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "hs.key")
-	if err := os.WriteFile(path, []byte(tokenSecret), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := auth.DefaultConfig()
-	c.Token.Keys, c.Token.Leeway = []string{path}, 0
-	d, err := c.Door()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-func signed(t *testing.T, user string, lasts time.Duration) string {
-	t.Helper()
-	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
-		jwt.MapClaims{"sub": user, "exp": time.Now().Add(lasts).Unix()}).SignedString([]byte(tokenSecret))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
 
 // A token is brought by a method or as the password; a session ends with it, or
 // goes on with another of the same user [fault 49].
@@ -92,11 +60,11 @@ func TestTokens(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newTheatre(t, testConfig())
 			s.version = 5
-			s.broker.SetDoor(tokenDoor(t))
+			s.broker.SetDoor(authtest.TokenDoor(t))
 			defer s.end()
 			for step := range strings.Lines(play) {
-				step = strings.NewReplacer("ANN", signed(t, "ann", time.Minute), "BOB", signed(t, "bob", time.Minute),
-					"LATER", signed(t, "ann", 2*time.Minute)).Replace(strings.TrimSpace(step))
+				step = strings.NewReplacer("ANN", authtest.Token("ann", time.Minute), "BOB", authtest.Token("bob", time.Minute),
+					"LATER", authtest.Token("ann", 2*time.Minute)).Replace(strings.TrimSpace(step))
 				if d, ok := strings.CutPrefix(step, "wait "); ok {
 					lasts, _ := time.ParseDuration(d)
 					time.Sleep(lasts)

@@ -92,21 +92,7 @@ func (c *coapRun) goes(who string, i int, client func() error) {
 
 // pass lets time pass, unless a client fails.
 func (c *coapRun) pass(ctx context.Context, span time.Duration) error {
-	over := time.After(span)
-	samples := time.NewTicker(sampleEvery)
-	defer samples.Stop()
-	for {
-		select {
-		case <-over:
-			return nil
-		case err := <-c.failures:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-samples.C:
-			c.peak = max(c.peak, c.broker.resident())
-		}
-	}
+	return c.broker.await(ctx, time.After(span), nil, c.failures, &c.peak)
 }
 
 func (c *coapRun) mark() mark {

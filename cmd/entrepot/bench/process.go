@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -148,4 +149,25 @@ func parseStat(text string) (stat, bool) {
 		ended:  time.Duration(at(endedUser)+at(endedSystem)) * tick,
 	}
 	return s, ok
+}
+
+// await waits until over or ended, unless something fails, and keeps the highest
+// memory that it sees meanwhile.
+func (p *processes) await(ctx context.Context, over <-chan time.Time, ended <-chan struct{}, failures <-chan error, peak *int) error {
+	samples := time.NewTicker(sampleEvery)
+	defer samples.Stop()
+	for {
+		select {
+		case <-over:
+			return nil
+		case <-ended:
+			return nil
+		case err := <-failures:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-samples.C:
+			*peak = max(*peak, p.resident())
+		}
+	}
 }

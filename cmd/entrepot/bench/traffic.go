@@ -182,22 +182,7 @@ func (t *traffic) pass(ctx context.Context, span time.Duration) error {
 	if span > 0 || t.o.Messages == 0 {
 		over, ended = time.After(span), nil
 	}
-	samples := time.NewTicker(sampleEvery)
-	defer samples.Stop()
-	for {
-		select {
-		case <-over:
-			return nil
-		case <-ended:
-			return nil
-		case err := <-t.failures:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-samples.C:
-			t.peak = max(t.peak, t.broker.resident())
-		}
-	}
+	return t.broker.await(ctx, over, ended, t.failures, &t.peak)
 }
 
 // drain waits until all that was sent has come and was acknowledged, or until

@@ -58,7 +58,7 @@ func libraries() []rule {
 		{"github.com/spf13/cobra", []string{"cmd/entrepot..."}},
 		{"github.com/spf13/pflag", []string{"cmd/entrepot..."}},
 		{"golang.org/x/crypto/...", []string{"core/auth"}},
-		{"github.com/golang-jwt/jwt/v5", []string{"core/auth", "adapters/mqtt"}},
+		{"github.com/golang-jwt/jwt/v5", []string{"core/auth"}},
 		{"golang.org/x/term", []string{"cmd/entrepot"}},
 		{"github.com/prometheus/client_golang/...", []string{"adapters/admin", "cmd/entrepot..."}},
 	}
