@@ -19,7 +19,7 @@ func (q *queue) close(o closing) error {
 	if o.IfUnused && len(q.consumers) > 0 {
 		return fmt.Errorf("%v has consumers: %w", q.key, core.ErrInUse)
 	}
-	if n := q.waiting(); o.IfEmpty && n > 0 {
+	if n := q.waiting() + q.letters.count(); o.IfEmpty && n > 0 {
 		return fmt.Errorf("%v has messages: %w", q.key, core.NotEmpty{Messages: n})
 	}
 	if o.idle && q.idleFor() > 0 {

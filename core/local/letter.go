@@ -31,6 +31,7 @@ type letters struct {
 	list   []letter
 	bytes  int64 // payloads held in memory
 	busy   bool  // a goroutine works on them, or the timer is set
+	sent   int   // of the round that goes on, not yet on their way
 	flying int   // on their way to the disk
 	timer  *time.Timer
 	pause  time.Duration // before the next try; 0: the last went well
@@ -102,6 +103,7 @@ func (s *letters) next() []letter {
 			s.bytes -= round[i].size
 		}
 	}
+	s.sent = n
 	return round
 }
 
@@ -115,12 +117,13 @@ func (s *letters) keep(back []letter) {
 	s.list = append(s.list, rest...)
 }
 
-// count is what waits, on its way to the disk or not.
+// count is what the queue has not got rid of: what waits, what a round has in
+// hand and what is on its way to the disk.
 func (s *letters) count() int {
 	if s == nil {
 		return 0
 	}
-	return len(s.list) + s.flying
+	return len(s.list) + s.sent + s.flying
 }
 
 // deliverLetters sends what there is. Without mu.
@@ -154,16 +157,42 @@ func (q *queue) sendRound(b *core.Batch, round []letter) (back []letter, why err
 			back = append(back, round[i:]...)
 			break
 		}
-		if err := q.engine.transfer(b, q, &round[i]); err != nil {
+		p, err := q.engine.address(b, q, &round[i])
+		if err == nil && p != nil && len(back) > 0 {
+			// Its target was made, or has room, since the others were tried.
+			p.undo(b)
+			back = q.sendAgain(b, back)
+			p, err = q.engine.address(b, q, &round[i])
+		}
+		switch {
+		case err != nil:
 			back, why = append(back, round[i]), err
+		case p != nil:
+			p.send(b, q, &round[i])
 		}
 	}
 	return back, why
 }
 
+// sendAgain tries those that no target took a moment ago before a younger one
+// passes them, and returns those that none takes yet.
+func (q *queue) sendAgain(b *core.Batch, back []letter) (left []letter) {
+	for i := range back {
+		p, err := q.engine.address(b, q, &back[i])
+		switch {
+		case err != nil:
+			left = append(left, back[i])
+		case p != nil:
+			p.send(b, q, &back[i])
+		}
+	}
+	return left
+}
+
 // lettersKept notes how a round went; true: the timer goes on.
 func (q *queue) lettersKept(back []letter, why error) bool {
 	s := q.letters
+	s.sent = 0
 	if q.dead || errors.Is(why, store.ErrClosed) {
 		return false
 	}
@@ -200,48 +229,60 @@ func (q *queue) clearLetters() int {
 	return n
 }
 
-// transfer sends one letter; an error says why it stays. Without mu.
-func (e *Engine) transfer(b *core.Batch, q *queue, l *letter) error {
+// posting is a letter that has a place in each of its targets.
+type posting struct {
+	*apply
+	message *core.Message
+}
+
+// address finds places for one letter; an error says why it stays, nil and no
+// posting that it is gone. Without mu.
+func (e *Engine) address(b *core.Batch, q *queue, l *letter) (*posting, error) {
 	if e.disk != nil {
 		e.disk.room(b)
 	}
 	if l.msg == nil {
 		if gone, err := q.reread(l); gone || err != nil {
-			return err
+			return nil, err
 		}
 	}
 	why, _ := deathOf(l.why)
 	m, err := bury(l.msg, q.key, q.args.DeadLetter, why, time.Now())
 	if err != nil {
-		return q.lost(l, err)
+		return nil, q.lost(l, err)
 	}
 	r, err := e.routeLetter(m, l.why)
 	if errors.Is(err, errCycle) {
 		q.give(l, core.DropCycle)
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return q.lost(l, err)
+		return nil, q.lost(l, err)
 	}
 	a := &apply{engine: e, routes: []*route{r}}
 	if err := a.reserveIn(m, r); err != nil {
 		a.undo(b)
-		return q.lost(l, err)
+		return nil, q.lost(l, err)
 	}
-	ops := []core.Op{{Message: m}}
-	e.deadLettered.Add(1)
-	if a.durable || l.stored {
-		a.after = func(err error) { q.letterWritten(l, err) }
-		if l.stored {
-			a.with = func(batch *store.Batch) { q.shelf.spool.remove(batch, l.seq, l.attempts > 0) }
-		}
-		q.letterFlies(1)
-		a.commitStored(b, ops, nil)
-		return nil
+	return &posting{a, m}, nil
+}
+
+// send puts the letter into its targets and takes it off its source as one.
+// Without mu.
+func (p *posting) send(b *core.Batch, q *queue, l *letter) {
+	ops := []core.Op{{Message: p.message}}
+	p.engine.deadLettered.Add(1)
+	if !p.durable && !l.stored {
+		p.commit(b, ops)
+		q.letterGone(l)
+		return
 	}
-	a.commit(b, ops)
-	q.letterGone(l)
-	return nil
+	p.after = func(err error) { q.letterWritten(l, err) }
+	if l.stored {
+		p.with = func(batch *store.Batch) { q.shelf.spool.remove(batch, l.seq, l.attempts > 0) }
+	}
+	q.letterFlies(1)
+	p.commitStored(b, ops, nil)
 }
 
 // lost: a refused publish is its publisher's to repeat and does not wait here.
@@ -266,6 +307,7 @@ func (q *queue) letterGone(l *letter) {
 	}
 	q.mu.Lock()
 	defer q.unlock()
+	q.letters.sent--
 	if q.dead {
 		return
 	}
@@ -280,6 +322,7 @@ func (q *queue) letterFlies(n int) {
 	q.mu.Lock()
 	defer q.unlock()
 	q.letters.flying += n
+	q.letters.sent -= n
 }
 
 // letterWritten is told how the batch of a letter ended. It takes mu.

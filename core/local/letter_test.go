@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -77,6 +78,41 @@ func TestWaitingDeadLettersOutliveACrash(t *testing.T) {
 	w = w.crash()
 	w.want("q")
 	w.want("dead", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+	w.close()
+}
+
+// A dead letter is counted by its source until its target has it, also those
+// that a round has in hand.
+func TestDeadLettersAreCountedUntilTheyArrive(t *testing.T) {
+	w := openWorkshop(t, store.MemoryDisk())
+	w.declare("q", graveArgs())
+	w.declare("dead", core.QueueArgs{})
+	const n = 2000
+	for id := range n {
+		w.must(w.send(w.transient("q", id)))
+	}
+	w.reject("q")
+	w.awaitThat("all are dead letters", func() bool {
+		i := w.info("q")
+		if there := w.info("dead").Messages; i.Messages+i.DeadLetters+there < n {
+			t.Fatalf("%d wait, %d are on their way, %d are there", i.Messages, i.DeadLetters, there)
+		}
+		return i.DeadLetters == 0
+	})
+	w.close()
+}
+
+// A queue whose dead letters wait is not empty.
+func TestWaitingDeadLettersKeepAQueue(t *testing.T) {
+	w := openWorkshop(t, store.MemoryDisk())
+	w.declare("q", graveArgs())
+	w.must(w.send(w.to("q", 1)))
+	w.reject("q")
+	w.awaitThat("one waits", func() bool { return w.info("q").DeadLetters == 1 && w.info("q").Messages == 0 })
+	_, err := w.engine.DeleteQueue(context.Background(), core.Named("q"), core.DeleteOptions{IfEmpty: true})
+	if !errors.As(err, &core.NotEmpty{}) {
+		t.Errorf("delete: %v", err)
+	}
 	w.close()
 }
 
