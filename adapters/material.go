@@ -8,10 +8,11 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"entrepot/core/auth"
 )
 
 // maxPEM bounds what is read of one file of certificates, keys or revocations.
@@ -63,12 +64,14 @@ func readMaterial(c TLSConfig) (*material, error) {
 	return m, nil
 }
 
+// readKeyPair reads what belongs together. The key must not be readable by
+// everybody.
 func readKeyPair(certFile, keyFile string) (tls.Certificate, error) {
-	cert, err := readLimited(certFile)
+	cert, err := readPublic(certFile)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("certificate: %w", err)
 	}
-	key, err := readLimited(keyFile)
+	key, err := auth.ReadSecret(keyFile, maxPEM)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("key: %w", err)
 	}
@@ -80,21 +83,13 @@ func readKeyPair(certFile, keyFile string) (tls.Certificate, error) {
 	return pair, nil
 }
 
-func readLimited(file string) ([]byte, error) {
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: not a regular file", file)
-	case info.Size() > maxPEM:
-		return nil, fmt.Errorf("%s: %d bytes, at most %d", file, info.Size(), maxPEM)
-	}
-	return os.ReadFile(file)
+func readPublic(file string) ([]byte, error) {
+	f, err := auth.ReadSmallFile(file, maxPEM)
+	return f.Text, err
 }
 
 func readCertificates(file string) ([]*x509.Certificate, error) {
-	text, err := readLimited(file)
+	text, err := readPublic(file)
 	if err != nil {
 		return nil, fmt.Errorf("client CA: %w", err)
 	}
@@ -121,7 +116,7 @@ func readCertificates(file string) ([]*x509.Certificate, error) {
 // readRevocations reads the lists of a file, each of which must be signed by one
 // of cas.
 func readRevocations(file string, cas []*x509.Certificate) ([]revocations, error) {
-	text, err := readLimited(file)
+	text, err := readPublic(file)
 	if err != nil {
 		return nil, fmt.Errorf("CRL: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -177,12 +178,17 @@ func TestBadFiles(t *testing.T) {
 	ca, other := newAuthority(t, "CA"), newAuthority(t, "another CA")
 	host, leaf := ca.server("host", "localhost"), ca.client("ann")
 	good := TLSConfig{Certs: []string{host.certFile}, Keys: []string{host.keyFile}, ClientCAs: []string{ca.file("ca.pem")}}
+	open := ca.server("open", "localhost").keyFile
+	if err := os.Chmod(open, 0o604); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		set  func(*TLSConfig)
 		want string
 	}{
 		"no certificate": {func(c *TLSConfig) { c.Certs = []string{"/no/such/file"} }, "certificate: stat /no/such/file"},
 		"a folder":       {func(c *TLSConfig) { c.Certs = []string{ca.dir} }, "not a regular file"},
+		"a key for all":  {func(c *TLSConfig) { c.Keys = []string{open} }, "key: " + open + ": mode 0604 lets everybody use it; chmod 600"},
 		"another key":    {func(c *TLSConfig) { c.Keys = []string{leaf.keyFile} }, "does not match"},
 		"no key":         {func(c *TLSConfig) { c.Keys = []string{host.certFile} }, "certificate " + host.certFile},
 		"no CA":          {func(c *TLSConfig) { c.ClientCAs = []string{leaf.certFile} }, "is not a CA's"},

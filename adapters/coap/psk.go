@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"entrepot/core/auth"
@@ -25,7 +24,7 @@ type psks struct{ keys map[string][]byte }
 // is passed over. The file must not be readable by everybody. No error and no log
 // ever holds a key.
 func readPSKs(path string) (*psks, error) {
-	text, err := readPSKFile(path)
+	text, err := auth.ReadSecret(path, maxPSKFile)
 	if err != nil {
 		return nil, fmt.Errorf("PSK file: %w", err)
 	}
@@ -43,21 +42,6 @@ func readPSKs(path string) (*psks, error) {
 		p.keys[identity] = key
 	}
 	return p, nil
-}
-
-func readPSKFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	case info.Mode().Perm()&0o007 != 0:
-		return nil, fmt.Errorf("%s: mode %#o lets everybody use it; chmod 600", path, info.Mode().Perm())
-	case info.Size() > maxPSKFile:
-		return nil, fmt.Errorf("%s: %d bytes, at most %d", path, info.Size(), maxPSKFile)
-	}
-	return os.ReadFile(path)
 }
 
 func parsePSK(line string) (identity string, key []byte, err error) {

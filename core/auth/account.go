@@ -194,6 +194,9 @@ func (a *account) setPSK(text string) (err error) {
 	return err
 }
 
+// hasKey tells whether the line holds what is as good as a password by itself.
+func (a *account) hasKey() bool { return len(a.psk) > 0 || a.cra != nil }
+
 // admits tells why a client whose name is proved may not come in here; "" when
 // it may. A unix socket or a pipe is in no network, and is let in.
 func (a *account) admits(c *Credentials) Reason {

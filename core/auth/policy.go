@@ -8,7 +8,7 @@
 // for JSON Web Tokens, certificate.go for TLS certificates. backoff.go slows down
 // those who guess. policy.go is what the core asks then, rules.go decides by
 // rules, which rulefile.go reads and pattern.go matches, config.go the settings
-// and the policy that they make, audit.go the line that the log gets of log-ins
+// and the policy that they make, smallfile.go reads their files, audit.go the line that the log gets of log-ins
 // and of what operators do.
 package auth
 

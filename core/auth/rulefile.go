@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,16 +19,11 @@ const (
 
 // ReadRules reads a file of rules. Errors name the file and the line.
 func ReadRules(path string) (*Rules, error) {
-	f, err := os.Open(path)
+	file, err := ReadSmallFile(path, maxRuleFile)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxRuleFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("rules: %w", err)
-	}
-	r, err := ParseRules(text)
+	r, err := ParseRules(file.Text)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %s: %w", path, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,7 +40,7 @@ func readTokenKeys(paths []string) ([]tokenKey, error) {
 	for _, path := range paths {
 		k, err := readTokenKey(path)
 		if err != nil {
-			return nil, fmt.Errorf("key for tokens %s: %w", path, err)
+			return nil, fmt.Errorf("key for tokens: %w", err)
 		}
 		if slices.ContainsFunc(all, func(o tokenKey) bool { return o.id == k.id }) {
 			return nil, fmt.Errorf("key for tokens %s: there is a key %q already", path, k.id)
@@ -51,24 +50,23 @@ func readTokenKeys(paths []string) ([]tokenKey, error) {
 	return all, nil
 }
 
+// readTokenKey reads one. Who has a secret of both sides can make tokens, so its
+// file must not be readable by everybody.
 func readTokenKey(path string) (tokenKey, error) {
 	k := tokenKey{id: strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))}
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return k, errors.Unwrap(err)
-	case !info.Mode().IsRegular():
-		return k, errors.New("not a regular file")
-	case info.Size() > maxKeyFile:
-		return k, fmt.Errorf("%d bytes, at most %d", info.Size(), maxKeyFile)
-	}
-	text, err := os.ReadFile(path)
+	file, err := ReadSmallFile(path, maxKeyFile)
 	if err != nil {
-		return k, errors.Unwrap(err)
+		return k, err
 	}
-	k.mark = markOf("token key", string(text))
-	k.key, k.methods, err = parseTokenKey(text)
-	return k, err
+	k.mark = markOf("token key", string(file.Text))
+	k.key, k.methods, err = parseTokenKey(file.Text)
+	if _, secret := k.key.([]byte); err == nil && secret {
+		err = file.Private()
+	}
+	if err != nil {
+		return k, fmt.Errorf("%s: %w", path, err)
+	}
+	return k, nil
 }
 
 // parseTokenKey reads a public key or a certificate in PEM form, or else takes

@@ -36,7 +36,7 @@ func ChangeUser(path, name string, c Change) (found bool, err error) {
 	if err := CheckName(name); err != nil {
 		return false, err
 	}
-	lines, err := readLines(path)
+	_, lines, err := readLines(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
@@ -57,7 +57,7 @@ func ChangeUser(path, name string, c Change) (found bool, err error) {
 // HasUser tells whether a user is in a file for ReadUsers, whatever stands behind
 // the name. A file that is not there has none.
 func HasUser(path, name string) (bool, error) {
-	lines, err := readLines(path)
+	_, lines, err := readLines(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -141,7 +141,7 @@ func withAttributes(fields []string, set map[string]string) []string {
 
 // DeleteUser takes a user out of the file; an error when there is no such user.
 func DeleteUser(path, name string) error {
-	lines, err := readLines(path)
+	_, lines, err := readLines(path)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -37,8 +36,10 @@ const (
 // A line that is anything else, an empty one too, and a name that comes twice
 // are errors, with the line's number; none is passed over. A file without lines
 // is one of no users: nobody may log in.
+//
+// A file with keys for DTLS or WAMP-CRA must not be readable by everybody.
 func ReadUsers(path string) (*Users, error) {
-	lines, err := readLines(path)
+	file, lines, err := readLines(path)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +48,9 @@ func ReadUsers(path string) (*Users, error) {
 		names[i] = l.name
 		if accounts[i], err = parseAccount(l.name, l.rest); err != nil {
 			return nil, fmt.Errorf("users file %s:%d: user %s: %w", path, i+1, l.name, err)
+		}
+		if err := file.Private(); err != nil && accounts[i].hasKey() {
+			return nil, fmt.Errorf("users file %s: %w", path, err)
 		}
 	}
 	return newUsers(names, accounts), nil
@@ -58,46 +62,29 @@ type userLine struct{ name, rest string }
 
 // readLines reads the file, and holds the names to CheckName and to be
 // different.
-func readLines(path string) ([]userLine, error) {
-	text, err := readUserFile(path)
+func readLines(path string) (SmallFile, []userLine, error) {
+	file, err := ReadSmallFile(path, maxUserFile)
 	if err != nil {
-		return nil, err
+		return file, nil, fmt.Errorf("users file: %w", err)
 	}
 	var lines []userLine
 	first := map[string]int{}
-	for raw := range bytes.Lines(text) {
+	for raw := range bytes.Lines(file.Text) {
 		n := len(lines) + 1
 		name, rest, ok := strings.Cut(strings.TrimSuffix(string(raw), "\n"), ":")
 		if !ok {
-			return nil, fmt.Errorf("users file %s:%d: not NAME:HASH", path, n)
+			return file, nil, fmt.Errorf("users file %s:%d: not NAME:HASH", path, n)
 		}
 		if err := CheckName(name); err != nil {
-			return nil, fmt.Errorf("users file %s:%d: %w", path, n, err)
+			return file, nil, fmt.Errorf("users file %s:%d: %w", path, n, err)
 		}
 		if earlier := first[name]; earlier > 0 {
-			return nil, fmt.Errorf("users file %s:%d: user %s is in line %d already", path, n, name, earlier)
+			return file, nil, fmt.Errorf("users file %s:%d: user %s is in line %d already", path, n, name, earlier)
 		}
 		first[name] = n
 		lines = append(lines, userLine{name, rest})
 	}
-	return lines, nil
-}
-
-func readUserFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("users file: %w", err)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("users file %s: not a regular file", path)
-	case info.Size() > maxUserFile:
-		return nil, fmt.Errorf("users file %s: %d bytes, at most %d", path, info.Size(), maxUserFile)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("users file: %w", err)
-	}
-	return text, nil
+	return file, lines, nil
 }
 
 // CheckName returns an error for what cannot be a user's name: the empty text,

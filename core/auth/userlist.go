@@ -20,7 +20,7 @@ func ListUsers(path string) ([]Listed, error) {
 	if _, err := ReadUsers(path); err != nil {
 		return nil, err
 	}
-	lines, err := readLines(path)
+	_, lines, err := readLines(path)
 	if err != nil {
 		return nil, err
 	}
