@@ -297,10 +297,19 @@ func (s *Session) alarmed(also iter.Seq[*Session]) (wait time.Duration, slow boo
 	return paceOfPublishers, true
 }
 
+// Spend makes Pace count what the client sent and the broker keeps though it is no
+// message, or not yet: messages of so many bytes in sum, which may both be 0. Called
+// by the goroutine that calls Pace.
+func (s *Session) Spend(messages, bytes int) {
+	s.spends++
+	s.spent += uint64(messages)
+	s.spentB += uint64(bytes)
+}
+
 // progress tells whether the session published since the last call, and whether
 // it holds deliveries.
 func (s *Session) progress() (published, holds bool) {
-	in := s.Traffic.In.Load()
+	in := s.Traffic.In.Load() + s.spends
 	published, s.paced = in != s.paced, in
 	s.mu.Lock()
 	open := make([]*heldConsumer, 0, len(s.consumers))

@@ -204,6 +204,9 @@ func TestPace(t *testing.T) {
 		want("published nothing since", "0s true", pace())
 		h.tell(s, "t", "2")
 		want("published", "1s true", pace())
+		s.Spend(0, 0)
+		want("sent something else that is kept", "1s true", pace())
+		want("and nothing since", "0s true", pace())
 
 		box := h.holding()
 		c := h.subscribe(s, "a", "mine", box)

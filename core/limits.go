@@ -234,7 +234,7 @@ const least = time.Millisecond
 // last call, and for what its subscriptions found. By one goroutine at a time.
 func (s *Session) metered() (wait time.Duration) {
 	var why Limit
-	in, bytes := s.Traffic.In.Load(), s.Traffic.InBytes.Load()
+	in, bytes := s.Traffic.In.Load()+s.spent, s.Traffic.InBytes.Load()+s.spentB
 	if in != s.meteredIn {
 		for _, m := range s.meters {
 			if w, l := m.spend(in-s.meteredIn, bytes-s.meteredBytes); w > wait {

@@ -110,6 +110,18 @@ func TestMessagesAndBytesASecond(t *testing.T) {
 	}
 }
 
+// What is kept and is no message counts as those that Spend says.
+func TestSpendIsMetered(t *testing.T) {
+	set := func(l *core.ClientConfig) { l.Messages = 10 }
+	limitedHouse(t, set, func(h *house) {
+		s, _ := h.connect("a")
+		s.Spend(30, 1)
+		if wait, _ := h.spend(s, 10, 1); wait.Round(time.Millisecond) != 2*time.Second {
+			t.Errorf("wait %v", wait)
+		}
+	})
+}
+
 // In the long run nobody publishes more than the limit, and nearly that much.
 func TestRateOverTime(t *testing.T) {
 	set := func(l *core.ClientConfig) { l.Messages = 100 }

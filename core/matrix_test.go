@@ -256,7 +256,7 @@ func everyVerbHasARow(t *testing.T, all []way) {
 	}
 	// What these do is the client's own.
 	for _, free := range []string{"Admit", "Close", "Drops", "ID", "Keep", "Lasting", "Notes", "Origin", "Pace", "Principal", "Renew",
-		"SetExpiry", "SetState", "State", "Unregister"} {
+		"SetExpiry", "SetState", "Spend", "State", "Unregister"} {
 		verbs[free] = true
 	}
 	of := reflect.TypeFor[*core.Session]()

@@ -92,11 +92,12 @@ type Session struct {
 	renewed atomic.Pointer[auth.Principal] // nil: as in hello
 	// deadline is the broker's, under deadlines.mu.
 	deadline *deadline
-	paced    uint64 // of Traffic.In, at the last Pace
+	paced    uint64 // of Traffic.In and spends, at the last Pace
 	calls    sessionCalls
 
 	meters                  []*meter // nil: it may publish as it pleases
-	meteredIn, meteredBytes uint64   // of Traffic
+	meteredIn, meteredBytes uint64   // of Traffic and what was spent
+	spends, spent, spentB   uint64   // calls of Spend, messages, bytes
 	replays                 *meter
 	found                   atomic.Uint64 // retained messages, since the last Pace
 	boundNow                atomic.Int64

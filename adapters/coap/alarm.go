@@ -9,7 +9,7 @@ import (
 )
 
 // shortage knows whether memory is short. Streams are read slowly then
-// (paceOf); a socket is that of all clients, so there it is the clients who are
+// (paceOf, spend); a socket is that of all clients, so there it is the clients who are
 // told to be slow.
 type shortage struct {
 	on   atomic.Bool
@@ -36,6 +36,25 @@ func (s *Server) slowed(r *request) bool {
 	s.count(countBusy)
 	r.fail(&refusal{code: refusedBusy, text: "memory is short", maxAge: shortWait})
 	return true
+}
+
+// spend makes a stream's pace count what is no publish by itself and is kept all
+// the same: a topic's configuration, a block of a body (whose bytes count when it
+// is whole).
+func (s *Server) spend(r *request) {
+	if r.exchange.turn == nil || !r.publishes() {
+		return
+	}
+	session, err := r.to.link.identity()
+	if err != nil {
+		return // the resource tells
+	}
+	switch root, _ := r.root(); {
+	case r.block1.there && r.block1.more:
+		session.Spend(0, 0)
+	case root == collectionRoot:
+		session.Spend(1, r.size)
+	}
 }
 
 // publishes tells whether a request's payload would be kept: for others, or as a

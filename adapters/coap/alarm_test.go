@@ -57,6 +57,29 @@ func TestMemoryAlarm(t *testing.T) {
 			t.Errorf("after the pause: %+v", got)
 		}
 
+		// What makes something that is kept counts as a publish.
+		for name, m := range map[string]*outgoingPacket{
+			"POST /ps": {code: codes.POST, options: options([]string{"ps"}), payload: []byte("1")},
+			"iPATCH":   {code: codes.IPATCH, options: options([]string{"ps", "x"}), payload: []byte("1")},
+			"a block": {code: codes.PUT, options: options([]string{"t", "b"}, message.Option{ID: message.Block1, Value: []byte{0x08}}),
+				payload: make([]byte, 16)},
+			"POST /q":   {code: codes.POST, options: options([]string{"q", "work"}), payload: []byte("1")},
+			"POST /x":   {code: codes.POST, options: options([]string{"x", "amq.direct", "k"}), payload: []byte("1")},
+			"DELETE /t": {code: codes.DELETE, options: options([]string{"t", "b"})},
+		} {
+			time.Sleep(2 * time.Second)
+			w.got(t) // the Pong
+			w.write(framed(m))
+			if got := w.got(t); len(got) != 1 || got[0].code == codes.ServiceUnavailable {
+				t.Errorf("%s: %+v", name, got)
+			}
+			go w.write(ping)
+			time.Sleep(900 * time.Millisecond)
+			if got := w.got(t); len(got) != 0 {
+				t.Errorf("%s: read at once: %+v", name, got)
+			}
+		}
+
 		used.Store(0)
 		time.Sleep(2 * time.Second)
 		if got := c.ask(c.request(message.Confirmable, codes.POST, 30, []string{"t", "a"}, "1")); len(got) != 1 || got[0].code != codes.Changed {

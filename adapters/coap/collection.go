@@ -103,11 +103,18 @@ func (s *Server) create(r *request, session *core.Session) error {
 	if err := session.Allowed(auth.Declare, auth.Object{Kind: auth.Topic, Name: t.String()}); err != nil {
 		return err
 	}
+	// Who may not read is not told whether the name is in use.
+	if session.Allowed(subscribeTo(t)) != nil {
+		return refuse(codes.Forbidden, "who makes a topic has to be allowed to subscribe to it")
+	}
 	c, err := given.newConfig(t)
 	if err != nil {
 		return err
 	}
-	if had, err := session.Retained(t); err != nil || had != nil {
+	switch had, err := session.Retained(t); {
+	case err != nil:
+		return err
+	case had != nil:
 		return refuse(codes.BadRequest, "the name is in use")
 	}
 	if err := s.shelf.put(t, c, true); err != nil {

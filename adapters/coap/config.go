@@ -50,16 +50,27 @@ type Config struct {
 	// of a filter; beyond it the oldest go.
 	FilterTopics int `toml:"filter_topics"`
 	// Lease is how long a worker has for a message when it does not say, MaxLease
-	// the longest that it may ask for, MaxLeases how many may be out.
-	Lease     time.Duration `toml:"lease"`
-	MaxLease  time.Duration `toml:"max_lease"`
-	MaxLeases int           `toml:"max_leases"`
+	// the longest that it may ask for.
+	Lease    time.Duration `toml:"lease"`
+	MaxLease time.Duration `toml:"max_lease"`
+	// MaxLeases is how many messages may be out, MaxLeaseBytes of how many bytes;
+	// MaxPeerLeases and MaxPeerLeaseBytes are those of one client: a user, or a
+	// network address of which nothing is proved. One message may always be out.
+	MaxLeases         int `toml:"max_leases"`
+	MaxLeaseBytes     int `toml:"max_lease_bytes"`
+	MaxPeerLeases     int `toml:"max_peer_leases"`
+	MaxPeerLeaseBytes int `toml:"max_peer_lease_bytes"`
 	// CallTimeout is how long a call may take when it does not say.
 	CallTimeout time.Duration `toml:"call_timeout"`
 	// Echo asks clients whose address is not proven for an Echo option before
 	// an answer of more than three times their request (RFC 9175). Loopback
 	// addresses are not asked.
 	Echo bool `toml:"echo"`
+	// MaxStreamRequests is how many requests of one TCP or TLS client may wait for
+	// a disk, and MaxStreamBytes how many bytes they may have, before no more is
+	// read of it. Calls do not count.
+	MaxStreamRequests int `toml:"max_stream_requests"`
+	MaxStreamBytes    int `toml:"max_stream_bytes"`
 	// MaxWaiting is how many requests may wait for a disk or another client.
 	MaxWaiting int `toml:"max_waiting"`
 }
@@ -67,28 +78,33 @@ type Config struct {
 // DefaultConfig is what runs when nothing is set.
 func DefaultConfig() Config {
 	return Config{
-		Listen:           []string{"127.0.0.1:5683"},
-		Limits:           adapters.DefaultConfig(),
-		DTLSIdle:         48 * time.Hour,
-		MaxBlock:         1024,
-		AssemblyBytes:    64 << 20,
-		Assemblies:       4,
-		MaxMessageIDs:    4_000_000,
-		AckTimeout:       2 * time.Second,
-		AckRandom:        1.5,
-		MaxRetransmit:    4,
-		AckDelay:         500 * time.Millisecond,
-		Pacing:           true,
-		ObserverCheck:    24 * time.Hour,
-		MaxObservers:     100_000,
-		MaxPeerObservers: 1_000,
-		FilterTopics:     10_000,
-		Lease:            time.Minute,
-		MaxLease:         12 * time.Hour,
-		MaxLeases:        10_000,
-		CallTimeout:      time.Minute,
-		Echo:             true,
-		MaxWaiting:       10_000,
+		Listen:            []string{"127.0.0.1:5683"},
+		Limits:            adapters.DefaultConfig(),
+		DTLSIdle:          48 * time.Hour,
+		MaxBlock:          1024,
+		AssemblyBytes:     64 << 20,
+		Assemblies:        4,
+		MaxMessageIDs:     4_000_000,
+		AckTimeout:        2 * time.Second,
+		AckRandom:         1.5,
+		MaxRetransmit:     4,
+		AckDelay:          500 * time.Millisecond,
+		Pacing:            true,
+		ObserverCheck:     24 * time.Hour,
+		MaxObservers:      100_000,
+		MaxPeerObservers:  1_000,
+		FilterTopics:      10_000,
+		Lease:             time.Minute,
+		MaxLease:          12 * time.Hour,
+		MaxLeases:         10_000,
+		MaxLeaseBytes:     256 << 20,
+		MaxPeerLeases:     1_000,
+		MaxPeerLeaseBytes: 64 << 20,
+		CallTimeout:       time.Minute,
+		Echo:              true,
+		MaxStreamRequests: 1_000,
+		MaxStreamBytes:    4 << 20,
+		MaxWaiting:        10_000,
 	}
 }
 
@@ -118,8 +134,13 @@ func (c Config) Validate() error {
 		{"max_observers", int64(c.MaxObservers), 0, 1 << 32},
 		{"max_peer_observers", int64(c.MaxPeerObservers), 1, 1 << 32},
 		{"filter_topics", int64(c.FilterTopics), 1, 1 << 32},
+		{"max_stream_requests", int64(c.MaxStreamRequests), 1, 1 << 32},
+		{"max_stream_bytes", int64(c.MaxStreamBytes), 1024, 1 << 40},
 		{"max_waiting", int64(c.MaxWaiting), 1, 1 << 32},
 		{"max_leases", int64(c.MaxLeases), 1, 1 << 32},
+		{"max_lease_bytes", int64(c.MaxLeaseBytes), 1024, 1 << 40},
+		{"max_peer_leases", int64(c.MaxPeerLeases), 1, 1 << 32},
+		{"max_peer_lease_bytes", int64(c.MaxPeerLeaseBytes), 1024, 1 << 40},
 		{"lease", int64(c.Lease), int64(time.Millisecond), int64(c.MaxLease)},
 		{"call_timeout", int64(c.CallTimeout), int64(time.Millisecond), int64(24 * time.Hour)},
 		{"ack_timeout", int64(c.AckTimeout), int64(10 * time.Millisecond), int64(time.Hour)},

@@ -46,6 +46,7 @@ type conn struct {
 func newConn(s *Server, ac *adapters.Conn) *conn {
 	c := &conn{server: s, conn: ac, log: s.log}
 	c.can.maxMessage = baseMessageSize
+	c.turns.most = load{s.cfg.MaxStreamRequests, s.cfg.MaxStreamBytes}
 	c.limit.Store(baseMessageSize)
 	c.login = login{server: s, remote: ac.RemoteAddr(), ended: c.kicked, proof: auth.Credentials{
 		Protocol: protocol, Listener: ac.Listener(), Certificate: ac.Certificate()}}
@@ -75,7 +76,21 @@ func (c *conn) Feed(b []byte) (used int, err error) {
 			return used, nil
 		}
 		used += n
+		c.awaitAnswers()
 	}
+}
+
+// awaitAnswers reads nothing more while as much of the client's waits for the disk
+// as may: the client is held up by its stream, and nobody else.
+func (c *conn) awaitAnswers() {
+	space := c.turns.crowded()
+	if space == nil {
+		return
+	}
+	c.server.count(countHeldUp)
+	c.Idle()
+	c.conn.Await(space)
+	c.feeding.Store(true)
 }
 
 // frame takes one from the front of b; it returns 0 when it is not all there.

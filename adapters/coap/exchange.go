@@ -21,6 +21,8 @@ type exchange struct {
 	kept   bool   // its id is remembered, under key
 	key    uint64
 	turn   *turn // of a stream, where nothing is acknowledged
+	held   bool  // by the turn, with weight bytes
+	weight int
 
 	mu    sync.Mutex
 	acked bool // an empty acknowledgement went out
@@ -102,7 +104,7 @@ func (x *exchange) answer(res *response) {
 	switch {
 	case x.turn != nil:
 		x.to.link.send(&p, x.to.addr)
-		x.turn.end()
+		x.turn.end(x.held, x.weight)
 		return
 	case acked:
 		x.server.confirm(x.to, &p, nil)
@@ -126,7 +128,7 @@ func (x *exchange) answer(res *response) {
 // acknowledged.
 func (x *exchange) silent(acked bool) {
 	if x.turn != nil {
-		x.turn.end()
+		x.turn.end(x.held, x.weight)
 		return
 	}
 	if acked || !x.confirmable() {

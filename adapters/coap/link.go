@@ -57,6 +57,14 @@ func (to route) where() netip.AddrPort {
 	return to.addr
 }
 
+// host is the client's network address; not valid for a pipe.
+func (to route) host() netip.Addr {
+	if c, ok := to.link.(*conn); ok {
+		return c.conn.Peer()
+	}
+	return to.where().Addr()
+}
+
 // write sends bytes again that were a datagram before.
 func (to route) write(b []byte) {
 	if d, ok := to.link.(datagrams); ok {

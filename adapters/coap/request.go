@@ -161,6 +161,17 @@ func (r *request) wants(format int) error {
 	return refuse(codes.NotAcceptable, "the answer has another format")
 }
 
+// hold counts a request of a stream among those for which the stream may not be
+// read on. Calls are not: others answer them, maybe by the same stream.
+func (r *request) hold() {
+	x := r.exchange
+	if root, _ := r.root(); x.turn == nil || root == procedureRoot {
+		return
+	}
+	x.held, x.weight = true, max(x.size, len(r.payload))
+	x.turn.hold(x.weight)
+}
+
 // conditional tells that the request has If-Match or If-None-Match.
 func (r *request) conditional() bool { return r.absent || len(r.match) > 0 }
 

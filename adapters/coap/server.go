@@ -36,6 +36,8 @@ const (
 	countMoved                     // DTLS clients that went on from another address
 	countTurnedAway                // DTLS clients that a limit turned away
 	countHurried                   // publishes beyond a client's rate
+	countLeases                    // leases that a limit refused
+	countHeldUp                    // streams that were not read while their requests waited
 	counters
 )
 
@@ -106,7 +108,7 @@ func New(cfg Config, realms *core.Realms, log *slog.Logger) *Server {
 	s.streams = adapters.NewServer(cfg.Limits, protocol, log, func(c *adapters.Conn) adapters.Protocol { return newConn(s, c) })
 	s.echo = newEchoes(s)
 	s.rates = newRates(broker, maxMetered)
-	s.leases = &leases{server: s, open: map[string]*lease{}, workers: map[workerKey]*worker{}}
+	s.leases = &leases{server: s, open: map[string]*lease{}, workers: map[workerKey]*worker{}, holders: map[holder]*share{}}
 	s.callees = &callees{server: s, all: map[route][]*callee{}, open: map[string]*invocation{}, byCall: map[*core.Invocation]string{}}
 	s.shelf = &shelf{server: s, all: map[routing.Topic]*entry{}}
 	s.uploads = &assemblies{server: s, open: map[transfer]*assembly{}, peers: map[route]int{}}
@@ -226,7 +228,7 @@ func (s *Server) Refused() map[string]uint64 {
 
 // Told counts what went wrong, by a word for each.
 func (s *Server) Told() map[string]uint64 {
-	names := [counters]string{"unsent", "unheard", "retransmitted", "observer_lost", "malformed", "duplicate", "busy", "echo", "moved", "turned_away", "hurried"}
+	names := [counters]string{"unsent", "unheard", "retransmitted", "observer_lost", "malformed", "duplicate", "busy", "echo", "moved", "turned_away", "hurried", "lease_refused", "held_up"}
 	told := map[string]uint64{}
 	for i, name := range names {
 		told[name] = s.counts[i].Load()
@@ -240,7 +242,9 @@ func (s *Server) Kept() map[string]uint64 {
 	peers := len(s.peers)
 	s.mu.Unlock()
 	known, answers := s.ids.size()
+	leased := s.leases.size()
 	return map[string]uint64{"message_ids": uint64(known), "answer_bytes": uint64(answers),
+		"leases": uint64(leased.leases), "lease_bytes": uint64(leased.bytes),
 		"observers": uint64(s.observers.Load()), "peers": uint64(peers), "rates": uint64(s.rates.size())}
 }
 

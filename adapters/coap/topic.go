@@ -10,6 +10,7 @@ import (
 	"github.com/plgd-dev/go-coap/v3/message/codes"
 
 	"entrepot/core"
+	"entrepot/core/auth"
 	"entrepot/routing"
 )
 
@@ -50,6 +51,7 @@ func (s *Server) route(r *request, topics *topicCache) {
 	case wellKnownRoot:
 		resource = s.wellKnown
 	}
+	s.spend(r)
 	switch {
 	case r.proxy:
 		r.fail(refuse(codes.ProxyingNotSupported, "no proxy"))
@@ -60,6 +62,7 @@ func (s *Server) route(r *request, topics *topicCache) {
 	case s.slowed(r), s.hurried(r), r.nextPage(), r.block1.there && !r.assemble():
 		// Answered.
 	default:
+		r.hold()
 		resource(r, rest)
 	}
 }
@@ -158,6 +161,10 @@ func (s *Server) publish(r *request, session *core.Session, t routing.Topic) err
 		return err
 	}
 	if err := s.shelf.admits(t, r); err != nil {
+		// Who may not publish is not told what the topic is like.
+		if no := session.Allowed(auth.Publish, auth.Object{Kind: auth.Topic, Name: t.String()}); no != nil {
+			return no
+		}
 		return err
 	}
 	code := codes.Changed

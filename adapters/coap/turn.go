@@ -5,9 +5,15 @@ import "sync"
 // turns are the requests of a stream that are not answered yet, in groups: a
 // group ends with a message that waits for all before it (RFC 8323, 5.4.1, 5.5).
 type turns struct {
-	mu  sync.Mutex
-	all []*turn // the last one is being filled
+	mu    sync.Mutex
+	all   []*turn // the last one is being filled
+	most  load    // of the requests that are held; what makes it full may be larger
+	held  load
+	space chan struct{} // closed when the client may be read on; nil: nobody waits
 }
+
+// load is requests that are held in memory, and their bytes.
+type load struct{ requests, bytes int }
 
 // turn is a group of requests.
 type turn struct {
@@ -28,11 +34,44 @@ func (t *turns) begin() *turn {
 	return last
 }
 
-// end tells that a request has its answer, which is on its way.
-func (u *turn) end() {
+// hold counts a request that may be long in memory; end follows, with the same
+// bytes.
+func (u *turn) hold(bytes int) {
 	u.of.mu.Lock()
+	defer u.of.mu.Unlock()
+	u.of.held.requests++
+	u.of.held.bytes += bytes
+}
+
+// end tells that a request has its answer, which is on its way. bytes are those of
+// hold, if that was called.
+func (u *turn) end(held bool, bytes int) {
+	t := u.of
+	t.mu.Lock()
+	if held {
+		t.held.requests--
+		t.held.bytes -= bytes
+	}
+	if t.space != nil && t.held.requests <= t.most.requests/2 && t.held.bytes <= t.most.bytes/2 {
+		close(t.space)
+		t.space = nil
+	}
 	u.open--
-	u.of.pass()
+	t.pass()
+}
+
+// crowded is what to wait for when there is as much as may be; nil when more may
+// be read.
+func (t *turns) crowded() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.held.requests < t.most.requests && t.held.bytes < t.most.bytes {
+		return nil
+	}
+	if t.space == nil {
+		t.space = make(chan struct{})
+	}
+	return t.space
 }
 
 // after calls then when all requests so far have their answers; it may do so at

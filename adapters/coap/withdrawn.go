@@ -66,10 +66,9 @@ func (cs *callees) refuse(reg *core.Registration) {
 func (l *leases) refuse(c core.Consumer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for id, ls := range l.open {
+	for _, ls := range l.open {
 		if ls.worker.consumer == c {
-			ls.timer.Stop()
-			delete(l.open, id)
+			l.forget(ls)
 		}
 	}
 	for key, w := range l.workers {
