@@ -38,18 +38,14 @@ func askSecret(c *cobra.Command, question string, times int) (string, error) {
 		}
 	}
 	var password string
-	done := make(chan error, 1)
-	go func() {
-		p, err := read()
-		password = p
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return password, err
-	case <-c.Context().Done():
-		return "", errors.New("interrupted")
+	err := waiting(c.Context(), func() (err error) {
+		password, err = read()
+		return err
+	})
+	if err != nil {
+		return "", err
 	}
+	return password, nil
 }
 
 // askTerminal asks for a secret, and for the same again if it is to be asked

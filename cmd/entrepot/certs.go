@@ -224,11 +224,7 @@ func (m *certificates) write(name string, p pair) error {
 }
 
 func create(file, kind string, der []byte, mode fs.FileMode) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return fmt.Errorf("not overwritten: %w", err)
-	}
-	return errors.Join(pem.Encode(f, &pem.Block{Type: kind, Bytes: der}), f.Close())
+	return createText(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode)
 }
 
 func (m *certificates) file(name, suffix string) string { return filepath.Join(m.dir, name+suffix) }

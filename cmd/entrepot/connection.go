@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ var errNoTopic = errors.New("no topic: the URL ends behind the host, and there i
 type connection struct {
 	options client.Options
 	topics  []string
+	token   string // a file
 	quiet   bool
 }
 
@@ -30,6 +32,7 @@ func (n *connection) flags(c *cobra.Command, topic string) {
 	f.StringVar(&n.options.CAs, "cafile", "", "trust the CAs in `FILE` instead of the system's (mqtts://, stomps://)")
 	f.StringVar(&n.options.Cert, "cert", "", "show the broker the certificate in `FILE`")
 	f.StringVar(&n.options.Key, "key", "", "`FILE` of that certificate's key")
+	f.StringVar(&n.token, "token", "", "log in with the token in `FILE`, or - for the input, in place of a password")
 	f.DurationVar(&n.options.Timeout, "timeout", 10*time.Second, "wait for the broker's answers for `TIME`")
 	f.BoolVar(&n.quiet, "quiet", false, "no notes on standard error")
 }
@@ -64,7 +67,17 @@ func (n *connection) url(c *cobra.Command, text string) (client.URL, error) {
 	case u.Protocol == client.MQTT && c.Flags().Changed("host"):
 		return u, errors.New("--host is for stomp:// only")
 	}
-	return u, n.notForSTOMP(c, u, "mqtt-version")
+	return u, errors.Join(n.checkToken(u), n.notForSTOMP(c, u, "mqtt-version"))
+}
+
+func (n *connection) checkToken(u client.URL) error {
+	switch {
+	case n.token != "" && u.Password != "":
+		return errors.New("--token takes the place of the URL's password: one or the other")
+	case n.token != "" && u.User == "" && u.Protocol == client.MQTT && n.options.Version == "3.1.1":
+		return errors.New("--token: MQTT 3.1.1 has no password without a user: mqtt://USER@HOST")
+	}
+	return nil
 }
 
 // notForSTOMP refuses flags that would do nothing.
@@ -79,7 +92,28 @@ func (n *connection) notForSTOMP(c *cobra.Command, u client.URL, flags ...string
 
 func (n *connection) dial(c *cobra.Command, u client.URL) (client.Conn, error) {
 	n.options.Note = func(text string) { n.note(c, text) }
+	if err := n.proof(c, &u); err != nil {
+		return nil, err
+	}
 	return client.Dial(c.Context(), u, n.options)
+}
+
+// proof fills in what proves the user and does not stand in the URL, where others
+// on this machine could read it.
+func (n *connection) proof(c *cobra.Command, u *client.URL) (err error) {
+	switch {
+	case n.token != "":
+		err = waiting(c.Context(), func() (err error) {
+			u.Password, err = readToken(n.token, c.InOrStdin())
+			return err
+		})
+		if err == nil && u.Password == "" {
+			err = fmt.Errorf("token: %s is empty", n.token)
+		}
+	case u.User != "" && u.Password == "":
+		u.Password = os.Getenv(passwordVariable)
+	}
+	return err
 }
 
 // finish closes the connection and returns the first error.

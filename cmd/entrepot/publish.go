@@ -37,6 +37,9 @@ stomp://[USER[:PASSWORD]@]HOST[:PORT]/DESTINATION; mqtts:// and stomps:// are th
 over TLS (--cafile, --cert, --key). What follows the host is taken as it stands:
 nothing in it is decoded. Quote it where it holds a $.
 
+A password in the URL can be seen by others on this machine. Without one there,
+the variable ENTREPOT_PASSWORD has it, or --token FILE a token (entrepot token).
+
 The payload is the argument, a file (--file), each line of one (--lines), or
 empty (--empty).`,
 		Example: `  entrepot pub mqtt://127.0.0.1:1883/plant/7/temp 21.5
@@ -91,6 +94,8 @@ func (p *publishing) check(c *cobra.Command, args []string) (u client.URL, err e
 	}
 	headers := p.message.ContentType != "" || len(p.headers) > 0
 	switch {
+	case p.token == "-" && p.fromInput():
+		return u, errors.New("--token -: the payload comes from the input already")
 	case p.message.QoS < 0 || p.message.QoS > 2:
 		return u, fmt.Errorf("--qos %d: 0, 1 or 2", p.message.QoS)
 	case headers && u.Protocol == client.MQTT && p.options.Version == "3.1.1":
@@ -98,6 +103,9 @@ func (p *publishing) check(c *cobra.Command, args []string) (u client.URL, err e
 	}
 	return u, p.notForSTOMP(c, u, "qos")
 }
+
+// fromInput tells whether payloads come from standard input.
+func (p *publishing) fromInput() bool { return p.file == "-" || p.lines && p.file == "" }
 
 // checkTopic finds the one topic to publish to.
 func (p *publishing) checkTopic(u client.URL) error {

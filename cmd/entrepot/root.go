@@ -39,7 +39,7 @@ no sense.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.AddCommand(serveCommand(), publishCommand(), subscribeCommand(), checkCommand(),
-		configCommand(), passwdCommand(), aclCommand(), certsCommand(), reloadCommand(), backupCommand(), restoreCommand(), repairCommand(), queueCommand(), delayedCommand(), bench.Command(), versionCommand())
+		configCommand(), passwdCommand(), aclCommand(), certsCommand(), tokenCommand(), reloadCommand(), backupCommand(), restoreCommand(), repairCommand(), queueCommand(), delayedCommand(), bench.Command(), versionCommand())
 	blameArguments(root)
 	return root
 }

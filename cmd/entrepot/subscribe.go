@@ -43,6 +43,9 @@ stomp://[USER[:PASSWORD]@]HOST[:PORT]/DESTINATION; mqtts:// and stomps:// are th
 over TLS (--cafile, --cert, --key). What follows the host is taken as it stands:
 nothing in it is decoded, # and ? are themselves. Quote it where it holds a $ or a *.
 
+A password in the URL can be seen by others on this machine. Without one there,
+the variable ENTREPOT_PASSWORD has it, or --token FILE a token (entrepot token).
+
 The exit code is 0 when --count messages came, or without --count when it was
 interrupted or --wait passed; 1 otherwise.`,
 		Example: `  entrepot sub 'mqtt://127.0.0.1:1883/plant/#'

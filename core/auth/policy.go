@@ -5,7 +5,8 @@
 // users.go for names and passwords (userfile.go reads the file that they stand
 // in, useredit.go edits it, account.go is a line of it, hash.go and mosquitto.go
 // know what stands there of a password, cra.go the keys of WAMP-CRA), token.go
-// for JSON Web Tokens, certificate.go for TLS certificates. backoff.go slows down
+// for JSON Web Tokens (signer.go and mint.go make them, for a command), certificate.go
+// for TLS certificates. backoff.go slows down
 // those who guess. policy.go is what the core asks then, rules.go decides by
 // rules, which rulefile.go reads and pattern.go matches, config.go the settings
 // and the policy that they make, smallfile.go reads their files, audit.go the line that the log gets of log-ins

@@ -31,6 +31,8 @@ func openSTOMP(nc net.Conn, u URL, o Options) (Conn, error) {
 		frame.HeartBeat, beats(keepAlive, keepAlive))
 	if u.User != "" {
 		hello.Header.Add(frame.Login, u.User)
+	}
+	if u.User != "" || u.Password != "" { // a token says by itself whose it is
 		hello.Header.Add(frame.Passcode, u.Password)
 	}
 	// CONNECT knows no escapes (STOMP 1.2, Value Encoding).
