@@ -1,7 +1,6 @@
 package adapters
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -75,30 +73,13 @@ func (s *Server) opened(c *Conn, deadline time.Time) (time.Time, error) {
 		}
 	}
 	if c.from.tls != nil {
-		var err error
-		if deadline, err = s.shaken(c, w, deadline); err != nil {
+		t, later, err := s.door.secured(w, c.peer, deadline, s.cfg.LoginTimeout, s.stopping)
+		if err != nil {
 			return deadline, err
 		}
+		c.conn, deadline = lifted(t), later
 	}
 	return deadline, bare.SetDeadline(time.Time{})
-}
-
-// shaken puts TLS on a wire.
-func (s *Server) shaken(c *Conn, w *wire, deadline time.Time) (time.Time, error) {
-	bare := w.Conn
-	shaking, err := s.door.shake(bare, c.peer, deadline, s.cfg.LoginTimeout, s.stopping)
-	if err != nil {
-		return deadline, err
-	}
-	defer shaking.end()
-	w.Conn = shaking
-	t := tls.Server(w, c.from.tls)
-	if err := t.HandshakeContext(context.Background()); err != nil {
-		return deadline, err
-	}
-	w.Conn = bare
-	c.conn = lifted(t)
-	return shaking.deadline, nil
 }
 
 // turnedAway tells that it was a limit's doing, or the server's end, and not the
@@ -182,11 +163,13 @@ func (u *unopened) count(err error) {
 
 // Unopened counts the connections that ended before their protocol began, by
 // reason.
-func (s *Server) Unopened() map[string]uint64 {
+func (s *Server) Unopened() map[string]uint64 { return s.unopened.counts() }
+
+func (u *unopened) counts() map[string]uint64 {
 	names := [reasons]string{"no_tls", "proxy", "negotiation", "certificate", "timeout", "gone"}
 	all := map[string]uint64{}
 	for i, name := range names {
-		all[name] = s.unopened[i].Load()
+		all[name] = u[i].Load()
 	}
 	return all
 }
@@ -210,32 +193,6 @@ func (c *Conn) Listener() string {
 // for proxies. It is not valid for unix sockets, and for clients of which a proxy
 // told no address, or one that would make them this machine's own.
 func (c *Conn) Peer() netip.Addr { return addrOf(c.conn.RemoteAddr()) }
-
-// Ready is a listener of connections that begin by themselves with what the Address
-// says, when they are first read or their remote address is asked for. A PROXY
-// header may take as long as patience.
-func (l *Listener) Ready(patience time.Duration) net.Listener {
-	l.patience = patience
-	return ready{l}
-}
-
-type ready struct{ *Listener }
-
-// Accept implements net.Listener.
-func (r ready) Accept() (net.Conn, error) {
-	c, err := r.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	w := &wire{Conn: c, from: r.Listener}
-	if r.Address.Proxy {
-		w.late = &sync.Once{}
-	}
-	if r.tls != nil {
-		return tls.Server(w, r.tls), nil
-	}
-	return w, nil
-}
 
 // errPlain is for a client that speaks TLS where there is none, and is counted
 // like one that does not where there is.

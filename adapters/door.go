@@ -129,9 +129,20 @@ func (d *Door) enter(peer netip.Addr) refusal {
 }
 
 func (d *Door) leave(peer netip.Addr) {
+	d.spare()
+	d.leaveAddress(peer)
+}
+
+// spare stops to count a connection among all, but not among those of its address.
+func (d *Door) spare() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open--
+}
+
+func (d *Door) leaveAddress(peer netip.Addr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.peers[peer]--; d.peers[peer] <= 0 {
 		delete(d.peers, peer)
 	}

@@ -27,15 +27,14 @@ type Gate struct {
 }
 
 // Listener is an address that was bound for streams. Accept returns bare
-// connections: Server opens them as the Address says, each on a goroutine of its
-// own. Others call Ready.
+// connections: Server, or a Porch, opens them as the Address says, each on a
+// goroutine of its own.
 type Listener struct {
 	net.Listener
-	Address  Address     // with ClientAuth, where it has TLS
-	tls      *tls.Config // nil: none
-	proxies  proxies
-	patience time.Duration // of Ready
-	failed   reports       // openings
+	Address Address     // with ClientAuth, where it has TLS
+	tls     *tls.Config // nil: none
+	proxies proxies
+	failed  reports // openings
 }
 
 // Listen binds an address for streams. On TCP an empty host is every address of

@@ -9,7 +9,6 @@ import (
 	"net"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // wire is a socket as it came to a Listener, and what is known of who is at its
@@ -20,8 +19,7 @@ type wire struct {
 	from     *Listener
 	remote   net.Addr // of who came through a proxy; nil: the socket's
 
-	late   *sync.Once // reads the PROXY header when the address is asked for; nil: read, or none
-	failed error      // of late
+	stay *stay // on a porch; nil: on none
 
 	exact  bool    // nothing is read beyond the record of TLS that is asked for
 	header [5]byte // of a record, with exact
@@ -65,39 +63,17 @@ func (w *wire) readProxy() error {
 	return nil
 }
 
-// lateProxy reads the header within patience.
-func (w *wire) lateProxy(patience time.Duration) {
-	if w.failed = w.Conn.SetReadDeadline(time.Now().Add(patience)); w.failed == nil {
-		w.failed = w.readProxy()
-	}
-	if w.failed != nil {
-		_ = w.Conn.Close() // what was wrong with it counts
-		return
-	}
-	w.failed = w.Conn.SetReadDeadline(time.Time{})
-}
-
 // RemoteAddr implements net.Conn.
 func (w *wire) RemoteAddr() net.Addr {
-	w.hear()
 	if w.remote != nil {
 		return w.remote
 	}
 	return w.Conn.RemoteAddr()
 }
 
-func (w *wire) hear() {
-	if w.late != nil {
-		w.late.Do(func() { w.lateProxy(w.from.patience) })
-	}
-}
-
 // Read implements net.Conn.
 func (w *wire) Read(p []byte) (int, error) {
 	if w.raw == nil {
-		if w.hear(); w.failed != nil {
-			return 0, w.failed
-		}
 		if w.exact {
 			return w.readRecord(p)
 		}

@@ -9,10 +9,12 @@ import (
 type Config struct {
 	// Listen names the addresses: host:port or unix:/path.
 	Listen []string `toml:"listen"`
-	// MaxConnections counts open connections; 0 is no limit.
+	// MaxConnections is how many connections may be open for requests, WebSockets
+	// not counted; more wait. 0 is no limit.
 	MaxConnections int `toml:"max_connections"`
-	// HeaderTimeout is how long a client may take to send a request's head,
-	// and half of what it may take for a whole request.
+	// HeaderTimeout is how long a client may take to say something and to get
+	// through its TLS, then to send a request's head, and half of what it may take
+	// for a whole request.
 	HeaderTimeout time.Duration `toml:"header_timeout"`
 	// WriteTimeout is how long an answer may take.
 	WriteTimeout time.Duration `toml:"write_timeout"`

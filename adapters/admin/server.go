@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"entrepot/adapters"
 	"entrepot/core"
@@ -27,9 +26,7 @@ type Server struct {
 	page     *livePage       // nil: none
 	door     *door
 	log      *slog.Logger
-	limit    int
-	open     atomic.Int64
-	refused  atomic.Uint64
+	porch    *adapters.Porch
 
 	mu      sync.Mutex
 	closing bool
@@ -45,8 +42,9 @@ func New(cfg Config, realms *core.Realms, ready func() bool, refused func() map[
 	audit := log
 	log = log.With("protocol", "http")
 	broker, _ := realms.Broker("")
-	s := &Server{log: log, limit: cfg.MaxConnections, paths: http.NewServeMux(), commands: map[string]bool{}, names: map[net.Listener]string{},
-		door: &door{broker: broker, visits: newVisits(broker, cfg), log: audit}}
+	s := &Server{log: log, paths: http.NewServeMux(), commands: map[string]bool{}, names: map[net.Listener]string{},
+		porch: adapters.NewPorch(cfg.MaxConnections, cfg.HeaderTimeout, plainExcuse, log),
+		door:  &door{broker: broker, visits: newVisits(broker, cfg), log: audit}}
 	s.routes(realms, ready)
 	s.paths.Handle("GET /metrics", s.mayRead("metrics", metrics(realms, refused, own, log)))
 	s.http = http.Server{
@@ -79,8 +77,9 @@ func (s *Server) Serve(l net.Listener) error {
 	if s.closing {
 		return fmt.Errorf("http server: %w", net.ErrClosed)
 	}
-	if bare, ok := l.(*adapters.Listener); ok {
-		l = bare.Ready(s.http.ReadHeaderTimeout)
+	bare, named := l.(*adapters.Listener)
+	l = s.porch.Listen(l)
+	if named {
 		s.names[l] = bare.Address.Name
 	}
 	s.wg.Go(func() {
@@ -91,10 +90,15 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Refused counts the connections over the limit, by its name.
-func (s *Server) Refused() map[string]uint64 {
-	return map[string]uint64{"max_connections": s.refused.Load()}
-}
+// Behind makes clients come in by the door that the protocols have. Called before
+// the first Serve.
+func (s *Server) Behind(d *adapters.Door) { s.porch.Behind(d) }
+
+// Refused counts the connections that a limit turned away, by its name.
+func (s *Server) Refused() map[string]uint64 { return s.porch.Refused() }
+
+// Unopened counts the connections that ended before a request began, by reason.
+func (s *Server) Unopened() map[string]uint64 { return s.porch.Unopened() }
 
 // Shutdown stops accepting, lets requests under way end, and waits for them or
 // for ctx.
@@ -112,18 +116,21 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// count closes a connection over the limit before it is read.
+// count makes room when a connection ends, or is a WebSocket from now on.
 func (s *Server) count(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		if n := s.open.Add(1); s.limit > 0 && n > int64(s.limit) {
-			s.refused.Add(1)
-			// The next read of it fails, and that is all that shall happen.
-			_ = c.Close()
-		}
-	case http.StateClosed, http.StateHijacked:
-		s.open.Add(-1)
+	if state == http.StateClosed || state == http.StateHijacked {
+		s.porch.Leave(c)
 	}
+}
+
+// plainExcuse is for clients that send a request where TLS is spoken.
+func plainExcuse(head [5]byte) string {
+	for _, method := range []string{"GET /", "HEAD ", "POST ", "PUT /", "OPTIO"} {
+		if string(head[:]) == method {
+			return "HTTP/1.0 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\nhttps is spoken here, not http\n"
+		}
+	}
+	return ""
 }
 
 // listenerKey finds in a request's context the name of the listener that it came to.

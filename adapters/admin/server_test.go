@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"entrepot/adapters"
 	"entrepot/core"
 )
 
@@ -186,48 +188,50 @@ func TestLargeHeadIsRefused(t *testing.T) {
 	}
 }
 
-// TestConnectionsOverTheLimitAreClosed shows fault 66.
-func TestConnectionsOverTheLimitAreClosed(t *testing.T) {
+// Beyond the limit connections wait for their turn, and those for which the line
+// is too long are closed at once. It shows fault 66.
+func TestConnectionsOverTheLimitWait(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxConnections = 2
-	s, addr := start(t, cfg, always)
-	var kept []net.Conn
-	for range cfg.MaxConnections {
+	limits := adapters.DefaultDoorConfig()
+	limits.MaxWaiting = 1
+	s := New(cfg, newRealms("/"), always, func() map[string]map[string]uint64 { return nil }, slog.New(slog.DiscardHandler))
+	s.Behind(adapters.NewDoor(limits))
+	addr := serve(t, s)
+	asked := func() net.Conn {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(20 * time.Second))
 		fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		return c
+	}
+	answered := func(c net.Conn) {
+		t.Helper()
 		if _, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil {
 			t.Fatal(err)
 		}
-		kept = append(kept, c)
 	}
-	over, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
+	kept := []net.Conn{asked(), asked()}
+	for _, c := range kept {
+		answered(c)
 	}
-	defer over.Close()
-	over.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if n, err := over.Read(make([]byte, 1)); n != 0 || err == nil || isTimeout(err) {
+	waits := asked()
+	for deadline := time.Now().Add(20 * time.Second); s.porch.Waiting() == 0; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits")
+		}
+	}
+	if n, err := asked().Read(make([]byte, 1)); n != 0 || err == nil || isTimeout(err) {
 		t.Errorf("read %d, %v; want it closed", n, err)
 	}
-	if s.Refused()["max_connections"] != 1 {
-		t.Errorf("refused %d", s.Refused()["max_connections"])
+	if n := s.Refused()["limits.max_wait"]; n != 1 {
+		t.Errorf("refused %v", s.Refused())
 	}
 	kept[0].Close()
-	// The server sees the close by itself, in its own time.
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		resp, err := http.Get("http://" + addr + "/healthz")
-		if err == nil {
-			resp.Body.Close()
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	answered(waits)
 }
 
 func isTimeout(err error) bool {
@@ -265,8 +269,10 @@ func TestConnectionsTakenOverDoNotCount(t *testing.T) {
 		mine := <-taken
 		defer mine.Close()
 	}
-	if s.Refused()["max_connections"] != 0 {
-		t.Errorf("refused %d", s.Refused()["max_connections"])
+	for limit, n := range s.Refused() {
+		if n != 0 {
+			t.Errorf("%s refused %d", limit, n)
+		}
 	}
 }
 

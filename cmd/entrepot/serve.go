@@ -137,6 +137,7 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 	behind(entry, clients)
 	var all []front
 	web := admin.New(cfg.HTTP, realms, ready.Load, func() map[string]map[string]uint64 { return refused(all) }, log, told(entry, m, c, &all)...)
+	web.Behind(entry)
 	carry(web, cfg, log, m, s, w)
 	asked := takeCommands(web, kept, broker, again, log)
 	all = append(clients, streams("http", web, gate, cfg.HTTP.Listen, "http/1.1"))
