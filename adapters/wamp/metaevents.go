@@ -6,17 +6,38 @@ import (
 	"github.com/gammazero/nexus/v3/wamp"
 
 	"entrepot/core"
+	"entrepot/core/auth"
 	"entrepot/routing"
 )
 
 // Meta events do not pass through the core: they are the WAMP sessions' own. One
-// that finds no room at its receiver is dropped and counted.
+// that finds no room at its receiver is dropped and counted. Who may not subscribe
+// to an event's topic does not get it, nor what tells of a subscription or a
+// procedure that is none of his.
 
 // seesMeta tells patterns that see meta events: those that say wamp.
 func (p *pattern) seesMeta() bool { return p.filter.First() == wampLevel }
 
-// metaEvent tells all who subscribed.
-func (r *realm) metaEvent(uri wamp.URI, args ...any) {
+// everybody is for an event that tells of no name.
+func everybody(*conn) bool { return true }
+
+// knows tells whether rules let the session know of a subscription.
+func (c *conn) knows(s *subscription) bool {
+	return c.session.Allowed(auth.Subscribe, auth.Object{Kind: auth.Topic, Name: s.pattern.filter.String()}) == nil
+}
+
+// knowsProcedure tells whether rules let the session know of a procedure.
+func (c *conn) knowsProcedure(p core.Procedure) bool {
+	f := p.Filter
+	if p.IsPrefix() {
+		f = p.Prefix.Filter
+	}
+	o := auth.Object{Kind: auth.Procedure, Name: f.String()}
+	return c.session.Allowed(auth.Call, o) == nil || c.session.Allowed(auth.Register, o) == nil
+}
+
+// metaEvent tells all who subscribed, and may.
+func (r *realm) metaEvent(uri wamp.URI, may func(*conn) bool, args ...any) {
 	if r.metaSubs.Load() == 0 {
 		return
 	}
@@ -25,10 +46,13 @@ func (r *realm) metaEvent(uri wamp.URI, args ...any) {
 		return
 	}
 	publication := randomID()
+	event := auth.Object{Kind: auth.Topic, Name: t.String()}
 	var b core.Batch
 	for _, s := range r.subscriptions(func(s *subscription) bool { return s.meta && s.pattern.matches(t) }) {
 		for _, m := range r.membersOf(s) {
-			m.conn.metaEvent(&b, s, publication, uri, args)
+			if c := m.conn; m.stage.Load() == opened && c.session.Allowed(auth.Subscribe, event) == nil && may(c) {
+				c.metaEvent(&b, s, publication, uri, args)
+			}
 		}
 	}
 	b.Flush()
@@ -60,11 +84,11 @@ func (c *conn) metaEvent(b *core.Batch, s *subscription, publication uint64, uri
 	c.conn.Outbox.End(b, c.seal(buf, at))
 }
 
-func (r *realm) joined(c *conn) { r.metaEvent(wamp.MetaEventSessionOnJoin, c.shown()) }
+func (r *realm) joined(c *conn) { r.metaEvent(wamp.MetaEventSessionOnJoin, everybody, c.shown()) }
 
 func (r *realm) left(c *conn) {
 	who := c.who.Load()
-	r.metaEvent(wamp.MetaEventSessionOnLeave, int64(c.id), who.authid, who.authrole)
+	r.metaEvent(wamp.MetaEventSessionOnLeave, everybody, int64(c.id), who.authid, who.authrole)
 }
 
 // subscribed tells of a session in a subscription; of those to meta events nothing
@@ -73,19 +97,21 @@ func (r *realm) subscribed(c *conn, s *subscription, created bool) {
 	if r.hidden(s) {
 		return
 	}
+	may := func(to *conn) bool { return to.knows(s) }
 	if created {
-		r.metaEvent(wamp.MetaEventSubOnCreate, int64(c.id), s.shown())
+		r.metaEvent(wamp.MetaEventSubOnCreate, may, int64(c.id), s.shown())
 	}
-	r.metaEvent(wamp.MetaEventSubOnSubscribe, int64(c.id), int64(s.id))
+	r.metaEvent(wamp.MetaEventSubOnSubscribe, may, int64(c.id), int64(s.id))
 }
 
 func (r *realm) unsubscribed(c *conn, s *subscription, deleted bool) {
 	if r.hidden(s) {
 		return
 	}
-	r.metaEvent(wamp.MetaEventSubOnUnsubscribe, int64(c.id), int64(s.id))
+	may := func(to *conn) bool { return to.knows(s) }
+	r.metaEvent(wamp.MetaEventSubOnUnsubscribe, may, int64(c.id), int64(s.id))
 	if deleted {
-		r.metaEvent(wamp.MetaEventSubOnDelete, int64(c.id), int64(s.id))
+		r.metaEvent(wamp.MetaEventSubOnDelete, may, int64(c.id), int64(s.id))
 	}
 }
 
@@ -96,17 +122,18 @@ func (r *realm) procedureChanged(p core.Procedure, by core.SessionID, added, edg
 	if r.metaSubs.Load() == 0 {
 		return
 	}
+	may := func(to *conn) bool { return to.knowsProcedure(p) }
 	session, id := int64(r.sessionID(by)), int64(p.ID)
 	switch {
 	case added:
 		if edge {
-			r.metaEvent(wamp.MetaEventRegOnCreate, session, shownProcedure(p))
+			r.metaEvent(wamp.MetaEventRegOnCreate, may, session, shownProcedure(p))
 		}
-		r.metaEvent(wamp.MetaEventRegOnRegister, session, id)
+		r.metaEvent(wamp.MetaEventRegOnRegister, may, session, id)
 	default:
-		r.metaEvent(wamp.MetaEventRegOnUnregister, session, id)
+		r.metaEvent(wamp.MetaEventRegOnUnregister, may, session, id)
 		if edge {
-			r.metaEvent(wamp.MetaEventRegOnDelete, session, id)
+			r.metaEvent(wamp.MetaEventRegOnDelete, may, session, id)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package wamp
 
 import (
+	"slices"
+
 	"github.com/gammazero/nexus/v3/wamp"
 
 	"entrepot/core"
@@ -27,7 +29,7 @@ func subscriptionProcedure(uri wamp.URI) metaFunc {
 			id, _ := m.id(0)
 			s, ids := m.realm.members(id)
 			switch {
-			case s == nil:
+			case s == nil || !m.knows(s):
 				return nil, noSubscription()
 			case uri == countSubscribers:
 				return list{int64(len(ids))}, nil
@@ -49,7 +51,7 @@ func (s *subscription) shown() dict {
 
 func subscriptionList(m *metaCall) (list, error) {
 	ids := map[string]list{}
-	for _, s := range m.realm.subscriptions(func(*subscription) bool { return true }) {
+	for _, s := range m.realm.subscriptions(m.knows) {
 		ids[s.pattern.match] = append(ids[s.pattern.match], int64(s.id))
 	}
 	return list{byMatch(ids)}, nil
@@ -84,7 +86,7 @@ func subscriptionLookup(m *metaCall) (list, error) {
 	}
 	m.realm.mu.RLock()
 	defer m.realm.mu.RUnlock()
-	if s := m.realm.subs[p.key()]; s != nil {
+	if s := m.realm.subs[p.key()]; s != nil && m.knows(s) {
 		return list{int64(s.id)}, nil
 	}
 	return list{nil}, nil
@@ -97,7 +99,7 @@ func subscriptionMatch(m *metaCall) (list, error) {
 		return nil, refuse(errURI, "%v", err)
 	}
 	ids := list{}
-	for _, s := range m.realm.subscriptions(func(s *subscription) bool { return s.pattern.matches(t) }) {
+	for _, s := range m.realm.subscriptions(func(s *subscription) bool { return s.pattern.matches(t) && m.knows(s) }) {
 		ids = append(ids, int64(s.id))
 	}
 	if len(ids) == 0 {
@@ -109,7 +111,7 @@ func subscriptionMatch(m *metaCall) (list, error) {
 func subscriptionGet(m *metaCall) (list, error) {
 	id, _ := m.id(0)
 	s, _ := m.realm.members(id)
-	if s == nil {
+	if s == nil || !m.knows(s) {
 		return nil, noSubscription()
 	}
 	return list{s.shown()}, nil
@@ -136,9 +138,14 @@ func shownProcedure(p core.Procedure) dict {
 	return dict{{"id", int64(p.ID)}, {"created", instant(p.Created)}, {"uri", uri}, {"match", match}, {"invoke", p.Invoke.String()}}
 }
 
+// procedures are those that the caller may know of.
+func (m *metaCall) procedures() []core.Procedure {
+	return slices.DeleteFunc(m.realm.broker.Procedures(), func(p core.Procedure) bool { return !m.knowsProcedure(p) })
+}
+
 func registrationList(m *metaCall) (list, error) {
 	ids := map[string]list{}
-	for _, p := range m.realm.broker.Procedures() {
+	for _, p := range m.procedures() {
 		_, match := procedureURI(p)
 		ids[match] = append(ids[match], int64(p.ID))
 	}
@@ -150,7 +157,7 @@ func registrationLookup(m *metaCall) (list, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range m.realm.broker.Procedures() {
+	for _, p := range m.procedures() {
 		if uri, match := procedureURI(p); uri == asked.uri && match == asked.match {
 			return list{int64(p.ID)}, nil
 		}
@@ -164,7 +171,7 @@ func registrationMatch(m *metaCall) (list, error) {
 	if err != nil {
 		return nil, refuse(errURI, "%v", err)
 	}
-	if p, ok := m.realm.broker.Procedure(t); ok {
+	if p, ok := m.realm.broker.Procedure(t); ok && m.knowsProcedure(p) {
 		return list{int64(p.ID)}, nil
 	}
 	return list{nil}, nil
@@ -173,7 +180,7 @@ func registrationMatch(m *metaCall) (list, error) {
 // oneRegistration answers what is asked of a single one.
 func (m *metaCall) oneRegistration(uri wamp.URI) (list, error) {
 	id, _ := m.id(0)
-	for _, p := range m.realm.broker.Procedures() {
+	for _, p := range m.procedures() {
 		if p.ID != id {
 			continue
 		}

@@ -107,12 +107,10 @@ func (c *conn) subscribed() int {
 	return len(c.members) + len(c.takers)
 }
 
-// bind lets events in. A pattern of meta events alone needs no binding.
+// bind lets events in. A pattern of meta events alone is bound too: who may not
+// have them is refused, and loses them when rules change.
 func (c *conn) bind(m *membership, retained bool) error {
 	p := m.sub.pattern
-	if p.match == matchExact && p.filter.First() == wampLevel {
-		return nil
-	}
 	if p.group != "" {
 		return c.joinGroup(m)
 	}
