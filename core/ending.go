@@ -35,13 +35,6 @@ func (s *Session) Renew(p auth.Principal) error {
 	return nil
 }
 
-// forget makes the session ask the policy again.
-func (g *grants) forget() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.ok = nil
-}
-
 // End ends every session whose connection is there and which whose names, for
 // instance because its user is gone. Each is as if its connection was lost. It
 // returns how many it ended; whose is called with no lock held.

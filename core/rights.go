@@ -2,55 +2,10 @@ package core
 
 import (
 	"fmt"
-	"sync"
 
 	"entrepot/core/auth"
 	"entrepot/routing"
 )
-
-// maxGrants bounds the publish addresses whose permission a session remembers,
-// maxGrant their length in bytes.
-const (
-	maxGrants = 256
-	maxGrant  = 512
-)
-
-// grants remembers addresses that this session may publish to, or have answers
-// sent to, so that the policy is not asked for every message. Emptied when
-// full, and when the policy is another one.
-type grants struct {
-	mu sync.Mutex
-	by *ruling
-	ok map[grant]struct{}
-}
-
-type grant struct {
-	Address
-	reply bool
-}
-
-// has tells whether the grant was given by that policy.
-func (g *grants) has(by *ruling, what grant) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.by != by {
-		return false
-	}
-	_, ok := g.ok[what]
-	return ok
-}
-
-func (g *grants) add(by *ruling, what grant) {
-	if len(what.Exchange)+len(what.Topic.String()) > maxGrant {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ok == nil || g.by != by || len(g.ok) >= maxGrants {
-		g.by, g.ok = by, map[grant]struct{}{}
-	}
-	g.ok[what] = struct{}{}
-}
 
 // allow asks the policy; what clients see says no more than "not allowed".
 func (s *Session) allow(a auth.Action, o auth.Object) error { return s.allowAll(asked{a, o}) }
@@ -218,13 +173,17 @@ func (s *Session) remembered(what grant, ask func() error) error {
 		return err
 	}
 	by := s.broker.policy.Load()
-	if by == nil || s.grants.has(by, what) {
+	if by == nil {
+		return nil
+	}
+	had, rights := s.grants.has(by, &what)
+	if had {
 		return nil
 	}
 	if err := ask(); err != nil {
 		return err
 	}
-	s.grants.add(by, what)
+	s.grants.add(by, what, rights)
 	return nil
 }
 

@@ -375,3 +375,41 @@ func TestInnerQueuesAreOutOfReach(t *testing.T) {
 		h.wantError(err, core.ErrLocked)
 	})
 }
+
+// The address that was granted last is not granted any more once the policy is
+// another, or the client's groups are; nor is what the older groups were granted
+// while they changed.
+func TestLastGrantEnds(t *testing.T) {
+	bubble(t, func(h *house) {
+		h.rules("allow group:ops publish a/#", "allow group:night publish b")
+		in := func(group string) auth.Principal { return auth.Principal{User: "ann", Groups: []string{group}} }
+		s := h.fresh("c", func(c *core.Hello) { c.Principal = in("ops") })
+		may := func(topic string) bool {
+			m := core.NewMessage(1)
+			tp, err := routing.ParseTopic(topic)
+			h.must(err)
+			m.Exchange, m.Topic = core.TopicExchange, tp
+			return s.MayPublish(m) == nil
+		}
+		for range 3 {
+			if !may("a/1") || !may("a/2") || may("b") {
+				t.Fatal("the rules do not hold")
+			}
+		}
+		h.must(s.Renew(in("night")))
+		if may("a/2") || may("a/1") || !may("b") {
+			t.Error("the older groups hold")
+		}
+		var renew sync.Once
+		h.broker.SetPolicy(func(p auth.Principal, _ auth.Action, _ auth.Object) error {
+			renew.Do(func() { h.must(s.Renew(in("day"))) })
+			if p.Groups[0] != "night" {
+				return errors.New("not at day")
+			}
+			return nil
+		})
+		if !may("c") || may("c") {
+			t.Error("what was granted while the groups changed is remembered")
+		}
+	})
+}

@@ -72,30 +72,36 @@ func bool2int(b bool) int {
 }
 
 // shelf holds the rules of one action on one kind of object, by whom they are
-// for, each list in order.
-type shelf [forAnyone + 1]map[string][]*rule
+// for.
+type shelf [forAnyone + 1]map[string]*ruleList
 
 func (s *shelf) add(r *rule) {
 	if s[r.who] == nil {
-		s[r.who] = map[string][]*rule{}
+		s[r.who] = map[string]*ruleList{}
 	}
-	list := s[r.who][r.name]
-	at, _ := slices.BinarySearchFunc(list, r, (*rule).order)
-	s[r.who][r.name] = slices.Insert(list, at, r)
+	if s[r.who][r.name] == nil {
+		s[r.who][r.name] = &ruleList{}
+	}
+	s[r.who][r.name].add(r)
 }
 
 // lists calls f with each list that concerns a client.
-func (s *shelf) lists(p *Principal, f func([]*rule)) {
+func (s *shelf) lists(p *Principal, f func(*ruleList)) {
+	each := func(who audience, name string) {
+		if l := s[who][name]; l != nil {
+			f(l)
+		}
+	}
 	state := nobody
 	if p.User != "" {
-		f(s[forUser][p.User])
+		each(forUser, p.User)
 		state = somebody
 	}
 	for _, g := range p.Groups {
-		f(s[forGroup][g])
+		each(forGroup, g)
 	}
-	f(s[forState][state])
-	f(s[forAnyone][""])
+	each(forState, state)
+	each(forAnyone, "")
 }
 
 // question is an Object that was read.
@@ -147,24 +153,26 @@ func (r *Rules) Explain(who Principal, a Action, o Object) (Decision, error) {
 // find is the rule that decides; nil when none does.
 func (s *shelf) find(who *Principal, q *question) *rule {
 	var best *rule
-	s.lists(who, func(list []*rule) {
-		for _, r := range list {
-			if best != nil && best.order(r) < 0 {
-				return
+	s.lists(who, func(l *ruleList) {
+		l.about(q.name, func(list []*rule) {
+			for _, r := range list {
+				if best != nil && best.order(r) < 0 {
+					return
+				}
+				if r.object.covers(who, q) {
+					best = r
+					return
+				}
 			}
-			if r.object.covers(who, q) {
-				best = r
-				return
-			}
-		}
+		})
 	})
 	return best
 }
 
 // denials are the lines that deny a part of what best allows.
 func (s *shelf) denials(who *Principal, q *question, best *rule) (lines []int) {
-	s.lists(who, func(list []*rule) {
-		for _, r := range list {
+	s.lists(who, func(l *ruleList) {
+		for _, r := range l.all {
 			if r.order(best) >= 0 {
 				return
 			}
