@@ -56,15 +56,59 @@ func TestTokens(t *testing.T) {
 			wait 61s
 			a< disconnect code=87 reason="the credentials have expired"
 			a< closed`,
+		"the token of the method expires": `a> connect id=a method=JWT data=ANN
+			a< connack method=JWT ...
+			wait 61s
+			a< disconnect code=87 reason="the credentials have expired"
+			a< closed`,
+		"[MQTT-4.12.1-2] a token that has expired": `a> connect id=a method=JWT data=ANN session=100 will=w willpayload=x
+			a< connack method=JWT ...
+			b> connect id=b password=BOB
+			b< connack ...
+			b> subscribe id=1 f=w
+			b< suback id=1 codes=00
+			a> auth code=0x19 method=JWT data=OLD
+			a< disconnect code=87 reason="the token is not good for this session"
+			a< closed
+			b< publish topic=w payload=x`,
+		"3.1.1, the token expires": `version 4
+			a> connect id=a username=ann password=ANN
+			a< connack
+			wait 59s
+			a> pingreq
+			a< pingresp
+			wait 2s
+			a< closed`,
+		"3.1.1, a token that has expired": `version 4
+			a> connect id=a username=ann password=OLD
+			a< connack code=04
+			a< closed`,
+		"3.1.1, another connects with a new one and has the session": `version 4
+			a> connect id=a username=ann password=ANN
+			a< connack ...
+			a> subscribe id=1 f=t q=1
+			a< suback id=1 codes=01
+			wait 61s
+			a< closed
+			b> connect id=a password=OLD username=ann
+			b< connack code=04
+			b< closed
+			c> connect id=a username=ann password=FRESH
+			c< connack present
+			c> pingreq
+			c< pingresp`,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newTheatre(t, testConfig())
 			s.version = 5
+			if rest, ok := strings.CutPrefix(play, "version 4\n"); ok {
+				s.version, play = 4, rest
+			}
 			s.broker.SetDoor(authtest.TokenDoor(t))
 			defer s.end()
 			for step := range strings.Lines(play) {
 				step = strings.NewReplacer("ANN", authtest.Token("ann", time.Minute), "BOB", authtest.Token("bob", time.Minute),
-					"LATER", authtest.Token("ann", 2*time.Minute)).Replace(strings.TrimSpace(step))
+					"OLD", authtest.Token("ann", -time.Second), "FRESH", authtest.Token("ann", time.Minute), "LATER", authtest.Token("ann", 2*time.Minute)).Replace(strings.TrimSpace(step))
 				if d, ok := strings.CutPrefix(step, "wait "); ok {
 					lasts, _ := time.ParseDuration(d)
 					time.Sleep(lasts)
