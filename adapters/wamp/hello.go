@@ -24,6 +24,9 @@ type hello struct {
 	challenge string
 }
 
+// roleOfUsers is the authrole of those who proved a name and have no group.
+const roleOfUsers = "user"
+
 // identity is what others may know of a session. It does not change; modify_details
 // puts another in its place.
 type identity struct {
@@ -166,7 +169,7 @@ func (c *conn) join(h *hello, who auth.Principal) error {
 	}
 	c.session, c.realm, c.pending = session, h.realm, nil
 	c.lane = core.NewLane(&c.batch)
-	i := &identity{authid: who.User, authrole: "user", method: h.method, provider: "static"}
+	i := &identity{authid: who.User, authrole: roleOfUsers, method: h.method, provider: "static"}
 	if who.User == "" {
 		i.authid, i.authrole = "anonymous-"+strconv.FormatUint(uint64(session.ID()), 36)+strconv.FormatUint(randomID(), 36), "anonymous"
 	}

@@ -63,7 +63,7 @@ func (c *conn) challenge(h *hello, extra dict) error {
 // Everybody is asked in the same way, whether there is such a user or not.
 func (c *conn) challengeCRA(h *hello) error {
 	text, err := json.Marshal(map[string]any{
-		"authid": h.authid, "authmethod": methodCRA, "authprovider": "static", "authrole": "user",
+		"authid": h.authid, "authmethod": methodCRA, "authprovider": "static", "authrole": roleOfUsers,
 		"nonce": rand.Text(), "timestamp": time.Now().UTC().Format("2006-01-02T15:04:05.000Z"),
 	})
 	if err != nil {

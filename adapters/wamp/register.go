@@ -182,12 +182,22 @@ func (c *conn) invocationDetails(r *registration, i *core.Invocation) (d dict) {
 	if r.forward && c.features.timeout && i.Timeout() > 0 {
 		d = append(d, member{wamp.OptTimeout, i.Timeout().Milliseconds()})
 	}
-	if r.disclose && (native(m) == nil || len(native(m).details) == 0) {
-		if caller := c.realm.find(c.realm.sessionID(i.Caller().Session)); caller != nil {
-			d = append(d, caller.disclosed("caller")...)
-		}
+	if p := native(m); r.disclose && (p == nil || p.details.get("caller") == nil) {
+		d = append(d, c.realm.disclosed(i.Caller())...)
 	}
 	return c.receivedDetails(d, m)
+}
+
+// disclosed is who calls, for a callee that wants to know. Clients of other
+// protocols have no session that WAMP knows, but may have proved a name.
+func (r *realm) disclosed(by *core.Origin) dict {
+	switch caller := r.find(r.sessionID(by.Session)); {
+	case caller != nil:
+		return caller.disclosed("caller")
+	case by.User != "":
+		return dict{{"caller_authid", by.User}, {"caller_authrole", roleOfUsers}}
+	}
+	return nil
 }
 
 // Ended implements core.Callee: it writes an INTERRUPT (WAMP, Call Canceling).
