@@ -18,10 +18,17 @@ type bunker struct {
 	house
 	disk  *store.Disk
 	store *store.Store
+	// prepare is done with every broker before it is restored; nil: nothing.
+	prepare func(*core.Broker)
 }
 
 // openBunker begins a broker's life on d.
 func openBunker(t *testing.T, d *store.Disk, o store.Options) *bunker {
+	t.Helper()
+	return openPrepared(t, d, o, nil)
+}
+
+func openPrepared(t *testing.T, d *store.Disk, o store.Options, prepare func(*core.Broker)) *bunker {
 	t.Helper()
 	o.Disk = d
 	st, err := store.Open("data", o)
@@ -32,7 +39,10 @@ func openBunker(t *testing.T, d *store.Disk, o store.Options) *bunker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &bunker{house{t, context.Background(), e, core.NewBroker(core.DefaultConfig(), "realm", e, nil, quiet())}, d, st}
+	c := &bunker{house{t, context.Background(), e, core.NewBroker(core.DefaultConfig(), "realm", e, nil, quiet())}, d, st, prepare}
+	if prepare != nil {
+		prepare(c.broker)
+	}
 	c.must(c.broker.Restore(st))
 	return c
 }
@@ -58,7 +68,7 @@ func (c *bunker) restart(later time.Duration) {
 	c.Helper()
 	c.close()
 	pass(later)
-	*c = *openBunker(c.T, c.disk, store.Options{})
+	*c = *openPrepared(c.T, c.disk, store.Options{}, c.prepare)
 }
 
 // crash loses power, keeps of what was not synced a part in percent, and begins
@@ -68,7 +78,7 @@ func (c *bunker) crash(percent int, later time.Duration) {
 	d := c.disk.Crash(percent, 7)
 	c.close()
 	pass(later)
-	*c = *openBunker(c.T, d, store.Options{})
+	*c = *openPrepared(c.T, d, store.Options{}, c.prepare)
 }
 
 // ends are the two ways in which a broker's life ends.

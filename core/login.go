@@ -23,10 +23,20 @@ type logins struct {
 // SetDoor says who may log in from now on; nil, as before the first call,
 // welcomes everybody. Who is in and would not come in any more as the same is
 // ended, with EndRefused, before SetDoor returns: a user who is gone or whose
-// line has changed, a token whose key is gone.
+// line has changed, a token whose key is gone. What users have who are away loses
+// what their groups gave, where they are out of those: see SetPolicy.
 func (b *Broker) SetDoor(d *auth.Door) {
-	b.logins.door.Store(d)
-	b.End(EndRefused, func(s *Session) bool { return !d.Vouches(front(s.origin.Protocol), s.Principal()) })
+	before := b.logins.door.Swap(d)
+	b.End(EndRefused, func(s *Session) bool {
+		if d.Vouches(front(s.origin.Protocol), s.Principal()) {
+			return false
+		}
+		s.regroup(d, before)
+		return true
+	})
+	if b.regroup(before) {
+		b.review()
+	}
 }
 
 // front is the protocol that a session's log-in came by: adapters keep sessions

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"entrepot/core/auth"
 )
 
 // sessionName is what a resumable session is found by.
@@ -36,6 +39,7 @@ type record struct {
 	owner   atomic.Pointer[Owner] // of the last that was bound
 
 	resumable bool
+	restored  bool // bindings on disk are of who had it then
 	onDisk    bool // a record of it is there
 	late      bool // what is on disk is to be written when the wills in due are sent
 
@@ -214,12 +218,25 @@ func (r *record) enter(s *Session) (resumed, ok bool, err error) {
 		r.state = nil
 	}
 	r.expiry = s.hello.Expiry
+	if r.restored {
+		r.owner.Store(r.restoredOwner(&s.hello.Principal))
+		r.restored = false
+	}
 	r.user, r.groups = s.hello.Principal.User, s.hello.Principal.Groups
 	r.keep()
 	s.origin = &Origin{Protocol: s.hello.Protocol, ClientID: s.hello.ClientID,
 		User: s.hello.Principal.User, Session: r.id}
 	s.wrote = s.wrote || r.onDisk
 	return resumed, true, nil
+}
+
+// restoredOwner is who bound what is there of the session from before a start,
+// nil where that is the same as who comes now. With r.mu held.
+func (r *record) restoredOwner(now *auth.Principal) *Owner {
+	if r.user == now.User && slices.Equal(r.groups, now.Groups) {
+		return nil
+	}
+	return &Owner{Session: r.id, Principal: auth.Principal{User: r.user, Groups: r.groups, ClientID: r.name.clientID}}
 }
 
 // foreign tells whether the client session was begun by another user than s's.
@@ -305,6 +322,7 @@ func (r *record) leave(s *Session, reason CloseReason) bool {
 	if r.expiry > 0 && !r.broker.stopping() {
 		r.armExpiry(r.expiry)
 	}
+	r.groups = s.Principal().Groups // they may be others by now
 	r.keep()
 	return true
 }

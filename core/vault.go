@@ -187,7 +187,7 @@ func (r *record) lastWill() *Will {
 }
 
 // Restore makes ready what an earlier broker of the realm left in st, which
-// the engine uses too; call it before the first Connect. Sessions that had a
+// the engine uses too; call it before the first Connect, and after SetDoor. Sessions that had a
 // connection then are as if it was lost now.
 func (b *Broker) Restore(st *store.Store) error {
 	b.vault = newVault(st, b.realm)
@@ -285,6 +285,7 @@ func (b *Broker) restoreSessions() error {
 	if err != nil {
 		return err
 	}
+	b.regroup(nil) // before wills are sent; the users may be others by now
 	for _, r := range all {
 		r.goOn()
 	}
@@ -293,7 +294,7 @@ func (b *Broker) restoreSessions() error {
 
 // restoreSession makes the record of a session without a connection.
 func (b *Broker) restoreSession(key string, k sessionRecord) *record {
-	r := &record{broker: b, name: parseSessionName(key), id: k.ID, resumable: true, onDisk: true, user: k.User, groups: k.Groups,
+	r := &record{broker: b, name: parseSessionName(key), id: k.ID, resumable: true, restored: true, onDisk: true, user: k.User, groups: k.Groups,
 		expiry: time.Duration(k.Expiry) * time.Millisecond}
 	if k.Expiry < 0 {
 		r.expiry = Forever

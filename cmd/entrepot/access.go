@@ -23,10 +23,10 @@ func access(c auth.Config, log *slog.Logger) (*auth.Door, auth.Policy, error) {
 	return door, policy, nil
 }
 
-// keepDoor lets clients in by a door, and by a new one whenever files are read
-// again: who would not come in any more as the same is out then.
-func keepDoor(b *core.Broker, d *auth.Door, c auth.Config, again *reloads) {
-	b.SetDoor(d)
+// rereadUsers lets clients in by the users and keys as they are now, whenever files
+// are read again: who would not come in any more as the same is out then. Where
+// everybody is welcome it stays so.
+func rereadUsers(d *auth.Door, c auth.Config, b *core.Broker, again *reloads) {
 	if d == nil {
 		return
 	}

@@ -35,19 +35,22 @@ func openStore(c store.Config, log *slog.Logger) (*kept, error) {
 }
 
 // broker makes a realm's broker with what is kept of it.
-func (k *kept) broker(c core.Config, realm string, p auth.Policy, log *slog.Logger, rules core.PolicyConfigs) (*core.Broker, error) {
+func (k *kept) broker(c core.Config, realm string, d *auth.Door, p auth.Policy, log *slog.Logger, rules core.PolicyConfigs) (*core.Broker, error) {
 	policies, err := core.NewPolicies(rules)
 	if err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
 	}
 	if k.store == nil {
-		return core.NewBroker(c, realm, local.New(log, local.WithPolicies(policies)), p, log), nil
+		b := core.NewBroker(c, realm, local.New(log, local.WithPolicies(policies)), p, log)
+		b.SetDoor(d)
+		return b, nil
 	}
 	engine, err := local.Open(log, k.store, realm, local.WithPolicies(policies))
 	if err != nil {
 		return nil, err
 	}
 	b := core.NewBroker(c, realm, engine, p, log)
+	b.SetDoor(d)
 	return b, b.Restore(k.store)
 }
 

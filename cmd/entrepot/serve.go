@@ -114,11 +114,11 @@ func serve(ctx context.Context, cfg conf.Config, log *slog.Logger) error {
 		return err
 	}
 	defer kept.close()
-	broker, err := kept.broker(cfg.Broker, "/", policy, log, cfg.Policies)
+	broker, err := kept.broker(cfg.Broker, "/", door, policy, log, cfg.Policies)
 	if err != nil {
 		return err
 	}
-	keepDoor(broker, door, cfg.Auth, again)
+	rereadUsers(door, cfg.Auth, broker, again)
 	again.add("rules", rereadRules(cfg.Auth, broker))
 	broker.Probe(kept.probes())
 	realms := core.NewRealms(broker)

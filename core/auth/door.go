@@ -148,6 +148,30 @@ func (d *Door) byPSK(c *Credentials) (Principal, error) {
 	return Principal{User: c.PSK, by: byPSK}, nil
 }
 
+// Regroup is a client that came in earlier, with the groups that the users file
+// has for it now in place of those that it had by the door before. After a start
+// that one is nil: then all its other groups go, unless there are tokens, which
+// may have brought them. The nil Door changes nobody.
+func (d *Door) Regroup(p Principal, before *Door) Principal {
+	if d == nil {
+		return p
+	}
+	now, _ := d.users.find(p.User)
+	var was account
+	switch {
+	case before != nil:
+		was, _ = before.users.find(p.User)
+	case d.tokens == nil:
+		was.groups = p.Groups
+	}
+	if slices.Equal(was.groups, now.groups) {
+		return p
+	}
+	left := slices.DeleteFunc(slices.Clone(p.Groups), func(g string) bool { return slices.Contains(was.groups, g) })
+	p.Groups = together(left, now.groups)
+	return p
+}
+
 // Vouches tells whether a client that came in by a protocol would still be the
 // same by this door: its line in the users file has not changed in any way, the
 // key of its token is still there, certificates still name users as they did.
