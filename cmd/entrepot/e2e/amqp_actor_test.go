@@ -165,7 +165,7 @@ func (a *amqpActor) consume(queue string, ack bool) error {
 func (a *amqpActor) publish(o options) error {
 	m := amqp.Publishing{Body: []byte(o.payload), ContentType: o.pop("content-type", ""), ContentEncoding: o.pop("content-encoding", ""),
 		CorrelationId: o.pop("correlation-id", ""), ReplyTo: o.pop("reply-to", ""), Expiration: o.pop("expiration", ""),
-		MessageId: o.pop("message-id", ""), Type: o.pop("type", ""), AppId: o.pop("app-id", "")}
+		MessageId: o.pop("message-id", ""), Type: o.pop("type", ""), AppId: o.pop("app-id", ""), UserId: o.pop("user-id", "")}
 	for name, set := range map[string]func(int){"mode": func(n int) { m.DeliveryMode = uint8(n) }, "priority": func(n int) { m.Priority = uint8(n) },
 		"timestamp": func(n int) { m.Timestamp = time.Unix(int64(n), 0) }} {
 		n, err := o.number(name, 0)

@@ -85,8 +85,11 @@ func (a *amqpActor) exchange(name, kind string, passive bool, args amqp.Table) e
 
 func (a *amqpActor) get(queue string) error {
 	d, ok, err := a.channel.Get(queue, true)
-	if err == nil && ok {
+	switch {
+	case ok:
 		a.box.add(event{delivery: &d})
+	case err == nil:
+		a.box.add(event{end: "EMPTY " + queue})
 	}
 	return err
 }

@@ -29,6 +29,7 @@ type broker struct {
 	wamp  *wamp.Server
 	coap  *coap.Server
 	udp   *coapNet // coap's
+	dtls  *coapNet
 }
 
 // settings are what a scenario may change.
@@ -87,8 +88,9 @@ func newBroker(s settings) *broker {
 	b.stomp = stomp.New(s.stomp, realms, log)
 	b.amqp = amqp.New(amqp.DefaultConfig(), realms, log)
 	b.wamp = wamp.New(wamp.DefaultConfig(), adapters.DefaultWebSocketConfig(), realms, log)
-	b.coap, b.udp = coap.New(coap.DefaultConfig(), realms, log), newCoAPNet()
+	b.coap, b.udp, b.dtls = coap.New(coap.DefaultConfig(), realms, log), newCoAPNet(5683), newCoAPNet(5684)
 	_ = b.coap.Serve(b.udp) // it is not shut down
+	_ = b.coap.ServeDTLS(b.dtls, adapters.Address{Name: "dtls"}, nil)
 	return b
 }
 

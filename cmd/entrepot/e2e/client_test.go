@@ -75,23 +75,26 @@ func (b *inbox) add(e event) {
 	b.fresh = append(b.fresh, e)
 }
 
-// take empties the inbox. An AMQP client learns of returned messages and of
-// deliveries by different ways, so returns are put first.
+// take empties the inbox. An AMQP client learns of returned messages, of
+// deliveries and of its channel's end by different ways, so returns are put
+// first, and the end of the channel behind that of the connection.
 func (b *inbox) take() []event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fresh := b.fresh
 	b.fresh = nil
-	slices.SortStableFunc(fresh, func(x, y event) int {
-		switch first, second := strings.HasPrefix(x.end, "RETURN "), strings.HasPrefix(y.end, "RETURN "); {
-		case first && !second:
-			return -1
-		case second && !first:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(fresh, func(x, y event) int { return x.rank() - y.rank() })
 	return fresh
+}
+
+func (e event) rank() int {
+	switch {
+	case strings.HasPrefix(e.end, "RETURN "):
+		return 0
+	case strings.HasPrefix(e.end, "CHANNEL CLOSED 320 "): // what ends connections
+		return 2
+	}
+	return 1
 }
 
 // message is the message of a number.

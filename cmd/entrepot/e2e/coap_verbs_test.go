@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// coapNet is the broker's UDP socket, and the network behind it: what a client
-// sends is read from it, what is written to it a client gets at once.
+// coapNet is a UDP socket of the broker's, and the network behind it: what a
+// client sends is read from it, what is written to it a client gets at once.
 type coapNet struct {
+	port int
 	in   chan coapDatagram
 	shut chan struct{}
 	once sync.Once
 
 	mu      sync.Mutex
-	clients []*coapActor // by port, from coapPort
+	clients []func([]byte) // what they do with a datagram; by port, from coapPort
 }
 
 // coapPort is the port of the first client.
@@ -30,8 +31,8 @@ type coapDatagram struct {
 	from *net.UDPAddr
 }
 
-func newCoAPNet() *coapNet {
-	return &coapNet{in: make(chan coapDatagram, 100), shut: make(chan struct{})}
+func newCoAPNet(port int) *coapNet {
+	return &coapNet{port: port, in: make(chan coapDatagram, 100), shut: make(chan struct{})}
 }
 
 func (n *coapNet) ReadFrom(b []byte) (int, net.Addr, error) {
@@ -45,10 +46,18 @@ func (n *coapNet) ReadFrom(b []byte) (int, net.Addr, error) {
 
 func (n *coapNet) WriteTo(b []byte, to net.Addr) (int, error) {
 	n.mu.Lock()
-	a := n.clients[to.(*net.UDPAddr).Port-coapPort]
+	take := n.clients[to.(*net.UDPAddr).Port-coapPort]
 	n.mu.Unlock()
-	a.take(b)
+	take(b)
 	return len(b), nil
+}
+
+// join gives a client an address.
+func (n *coapNet) join(take func([]byte)) *net.UDPAddr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clients = append(n.clients, take)
+	return &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: coapPort + len(n.clients) - 1}
 }
 
 func (n *coapNet) Close() error {
@@ -56,18 +65,18 @@ func (n *coapNet) Close() error {
 	return nil
 }
 
-func (n *coapNet) LocalAddr() net.Addr                { return &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 5683} }
+func (n *coapNet) LocalAddr() net.Addr                { return &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: n.port} }
 func (n *coapNet) SetDeadline(t time.Time) error      { return n.SetReadDeadline(t) }
 func (n *coapNet) SetWriteDeadline(_ time.Time) error { return nil }
 func (n *coapNet) SetReadDeadline(_ time.Time) error  { return n.Close() } // used for the end alone
 
 // coapActor is a CoAP client of a scenario, which acknowledges at once.
 type coapActor struct {
-	name string
-	net  *coapNet
-	box  *inbox
-	addr *net.UDPAddr
-	last uint16
+	name   string
+	broker *broker
+	box    *inbox
+	link   coapLink
+	last   uint16
 
 	mu       sync.Mutex
 	location string // the last Location-Path that it got
@@ -77,11 +86,13 @@ func (a *coapActor) inbox() *inbox { return a.box }
 
 // do carries out a verb.
 func (a *coapActor) do(verb string, words []word) error {
-	if verb == "connect" {
-		a.net.mu.Lock()
-		defer a.net.mu.Unlock()
-		a.addr = &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: coapPort + len(a.net.clients)}
-		a.net.clients = append(a.net.clients, a)
+	switch {
+	case verb == "connect":
+		return a.connect(words)
+	case a.link == nil:
+		return fmt.Errorf("%s is not connected", a.name)
+	case verb == "drop":
+		a.link.close()
 		return nil
 	}
 	code, ok := map[string]byte{"get": 1, "observe": 1, "post": 2, "put": 3, "delete": 4}[verb]
@@ -118,7 +129,24 @@ func (a *coapActor) do(verb string, words []word) error {
 	}
 	a.last++
 	m.id = a.last
-	a.send(m.encode())
+	return a.link.send(&m)
+}
+
+// connect goes by plain UDP; with login= and psk= by DTLS, with login= and the
+// word certificate by TLS.
+func (a *coapActor) connect(words []word) error {
+	o := readOptions(words, "=")
+	user, key, certificate := o.pop("login", ""), o.pop("psk", ""), o.flag("certificate")
+	if err := o.done(); err != nil {
+		return err
+	}
+	switch {
+	case certificate:
+		return a.openTLS(user)
+	case key != "":
+		return a.openDTLS(user, key)
+	}
+	a.link = udpLink{a.broker.udp, a.broker.udp.join(a.take)}
 	return nil
 }
 
@@ -129,14 +157,18 @@ func (a *coapActor) find(path string) string {
 	return strings.Replace(path, "$Location", a.location, 1)
 }
 
-func (a *coapActor) send(b []byte) { a.net.in <- coapDatagram{b, a.addr} }
-
-// take is what the broker sent.
+// take is a datagram that the broker sent.
 func (a *coapActor) take(b []byte) {
 	m := decodeCoAP(b)
 	if m.kind == 0 {
-		a.send([]byte{0x60, 0, b[2], b[3]})
+		// It is lost where the broker is gone.
+		_ = a.link.send(&coapMessage{kind: 2, id: binary.BigEndian.Uint16(b[2:])})
 	}
+	a.see(m)
+}
+
+// see is a message that the broker sent.
+func (a *coapActor) see(m *coapMessage) {
 	if location := m.location(); location != "" {
 		a.mu.Lock()
 		a.location = location
@@ -178,8 +210,14 @@ func (m *coapMessage) location() string {
 	return path
 }
 
-// encode is the message with a token of two bytes.
+// onStream is the kind of messages that have none.
+const onStream = 4
+
+// encode is the message with a token of two bytes; one without a code has none.
 func (m *coapMessage) encode() []byte {
+	if m.code == 0 {
+		return []byte{0x40 | m.kind<<4, 0, byte(m.id >> 8), byte(m.id)}
+	}
 	b := []byte{0x42 | m.kind<<4, m.code, byte(m.id >> 8), byte(m.id), byte(m.id >> 8), byte(m.id)}
 	last := 0
 	for _, o := range m.options {
@@ -221,7 +259,7 @@ func decodeCoAP(b []byte) *coapMessage {
 // String is the message as scripts show it: kind, code, what its options say,
 // payload.
 func (m *coapMessage) String() string {
-	words := []string{[]string{"CON", "NON", "ACK", "RST"}[m.kind], fmt.Sprintf("%d.%02d", m.code>>5, m.code&31)}
+	words := []string{[]string{"CON", "NON", "ACK", "RST", "MESSAGE"}[m.kind], fmt.Sprintf("%d.%02d", m.code>>5, m.code&31)}
 	for _, o := range m.options {
 		n := uint64(0)
 		for _, c := range o.value {

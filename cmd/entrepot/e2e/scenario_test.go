@@ -138,6 +138,9 @@ func (st *stage) act(s *step) ([]string, error) {
 	if first == "rules" {
 		return st.rules(s.words[1:])
 	}
+	if first == "users" {
+		return st.users(s.words[1:])
+	}
 	if len(s.words) < 3 {
 		return nil, fmt.Errorf("a line is PROTOCOL VERB CLIENT …")
 	}
@@ -207,7 +210,7 @@ func (st *stage) actor(protocol, verb, name string) (actor, error) {
 	case "amqp":
 		a = &amqpActor{name: name, dial: st.broker.dialAMQP, box: &inbox{}}
 	case "coap":
-		a = &coapActor{name: name, net: st.broker.udp, box: &inbox{}}
+		a = &coapActor{name: name, broker: st.broker, box: &inbox{}}
 	case "wamp":
 		a = &wampActor{name: name, dial: st.broker.dialWAMP, client: newWAMPClient()}
 	default:
@@ -253,6 +256,10 @@ func (st *stage) leave(t *testing.T) {
 			a.leave()
 		case *wampActor:
 			closePipe(a.client.conn)
+		case *coapActor:
+			if a.link != nil {
+				a.link.close()
+			}
 		}
 	}
 	synctest.Wait()

@@ -137,8 +137,9 @@ func TestBrokenFrames(t *testing.T) {
 		}
 		st.must(t, "coap connect c")
 		c := st.actors["c"].(*coapActor)
+		to := c.link.(udpLink)
 		for _, text := range []string{"", "\x00", "\xff", zeros[:1000], ones[:1000], "\x40\x01", "\x4f\x01\x00\x01" + ones[:20]} {
-			c.send([]byte(text))
+			to.net.in <- coapDatagram{[]byte(text), to.from}
 		}
 		synctest.Wait()
 		c.box.take()

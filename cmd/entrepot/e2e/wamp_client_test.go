@@ -14,6 +14,7 @@ const (
 	wampHello        = 1
 	wampWelcome      = 2
 	wampAbort        = 3
+	wampChallenge    = 4
 	wampAuthenticate = 5
 	wampGoodbye      = 6
 	wampError        = 8
@@ -133,6 +134,8 @@ func (c *wampClient) show(m []any) *wampEvent {
 	switch e.kind {
 	case wampWelcome:
 		e.text = "WELCOME"
+	case wampChallenge:
+		e.text = "CHALLENGE" + rest(m[1:])
 	case wampAbort, wampGoodbye:
 		e.text = fmt.Sprintf("%s %v", map[int]string{wampAbort: "ABORT", wampGoodbye: "GOODBYE"}[e.kind], m[2])
 	case wampError:
@@ -162,11 +165,18 @@ func (c *wampClient) show(m []any) *wampEvent {
 	return e
 }
 
-// rest is what follows, in JSON; empty dicts in front are left out.
+// rest is what follows, in JSON; empty dicts in front are left out, and ids of
+// sessions are "*".
 func rest(m []any) (text string) {
 	for i, v := range m {
-		if d, ok := v.(map[string]any); ok && i == 0 && len(d) == 0 {
+		d, ok := v.(map[string]any)
+		if ok && i == 0 && len(d) == 0 {
 			continue
+		}
+		for _, name := range []string{"publisher", "caller"} {
+			if _, id := d[name].(float64); id {
+				d[name] = "*"
+			}
 		}
 		b, err := json.Marshal(v)
 		if err != nil {
