@@ -27,8 +27,17 @@ type grants struct {
 // grant is what is granted: to publish there, or to have answers sent there.
 type grant struct {
 	Address
-	reply bool
+	as use
 }
+
+// use is what an address is good for.
+type use uint8
+
+const (
+	asTarget use = iota // to publish to
+	asReply             // for whoever gets a message to answer to
+	asAnswer            // for the broker to publish a call's answer to
+)
 
 // granted is a grant with the policy that gave it.
 type granted struct {

@@ -72,6 +72,10 @@ func publishing() []way {
 		{"BCC", "Publish", auth.Publish, allow, deny, func(h *house, s *core.Session) error {
 			return said(h, s, h.note("t/2", "x", withProps(core.Properties{BCC: []routing.Topic{h.topic("t/1")}})))
 		}},
+		{"a reply address", "Publish", auth.Publish, allow + "\nallow user:ann publish p", deny, func(h *house, s *core.Session) error {
+			re := core.Address{Exchange: core.TopicExchange, Topic: h.topic("t/1")}
+			return said(h, s, h.note("p", "x", withProps(core.Properties{ReplyTo: re})))
+		}},
 		{"will", "Broker", auth.Publish, allow, deny, func(h *house, s *core.Session) error {
 			c, _, err := s.Broker().Connect(h.ctx, hello("w", as("ann"), will(h, "t/1", "x", 0)))
 			if err == nil {
@@ -120,10 +124,13 @@ func subscribing() []way {
 			})
 			return err
 		}},
-		{"a reply address", "Publish", auth.Subscribe, allow + "\nallow user:ann publish p", deny, func(h *house, s *core.Session) error {
-			re := core.Address{Exchange: core.TopicExchange, Topic: h.topic("t/1")}
-			return said(h, s, h.note("p", "x", withProps(core.Properties{ReplyTo: re})))
-		}},
+		{"a call's reply address", "Publish", auth.Subscribe, allow + "\nallow user:ann publish t/1\nallow user:ann call rpc:p", deny,
+			func(h *house, s *core.Session) error {
+				re := core.Address{Exchange: core.TopicExchange, Topic: h.topic("t/1")}
+				m := h.note("p", "x", withProps(core.Properties{ReplyTo: re}))
+				m.Exchange = core.RPCExchange
+				return said(h, s, m)
+			}},
 		{"an exchange", "Bind", auth.Subscribe, "allow user:ann subscribe exchange:x", "deny user:ann subscribe exchange:x",
 			bind(func(b *core.BindSpec) { b.Source = "x" })},
 	}

@@ -420,6 +420,21 @@ func (r *record) own(ctx context.Context, k QueueKey, by SessionID) {
 	r.ownedMost = 2 * len(r.owned)
 }
 
+// exclusive tells whether a queue is one of those, still.
+func (r *record) exclusive(k QueueKey) bool {
+	r.ownedLock.Lock()
+	_, noted := r.owned[k]
+	r.ownedLock.Unlock()
+	if !noted {
+		return false
+	}
+	look := func(by SessionID) error {
+		_, err := r.broker.engine.DeclareQueue(context.Background(), QueueSpec{Key: k, Passive: true, By: by})
+		return err
+	}
+	return look(r.id) == nil && errors.Is(look(^r.id), ErrLocked) // as any other session sees it
+}
+
 func (r *record) disown(k QueueKey) {
 	r.ownedLock.Lock()
 	defer r.ownedLock.Unlock()

@@ -141,7 +141,11 @@ func (s *Session) allowTopics(m *Message) error {
 	if m.Props.ReplyTo.IsZero() {
 		return nil
 	}
-	return s.allowReply(m.Props.ReplyTo)
+	as := asReply
+	if m.Exchange == RPCExchange {
+		as = asAnswer
+	}
+	return s.allowReply(m.Props.ReplyTo, as)
 }
 
 // allowPublish remembers what the policy granted.
@@ -154,18 +158,49 @@ func (s *Session) allowPublish(a Address) error {
 	})
 }
 
-// allowReply: who asks for an answer must have the right to receive where it
-// goes, so that nobody has others publish for him.
-func (s *Session) allowReply(a Address) error {
-	return s.remembered(grant{a, true}, func() error {
-		if name, ok := a.QueueName(); ok {
-			return s.allowQueue(auth.Consume, Named(name))
+// allowReply: whoever answers writes there with rights of its own, which may be
+// more than those of who asks. So who asks needs the right to publish there, and
+// to a call's answer the right to receive it, too. Where an address is the
+// client's own nobody else is written to, and receiving is enough.
+func (s *Session) allowReply(a Address, as use) error {
+	if s.broker.policy.Load() == nil || s.alone(a) {
+		return s.open()
+	}
+	return s.remembered(grant{a, as}, func() error {
+		receive := receiveAsks(a)
+		if s.namedFor(receive) {
+			return nil
 		}
-		if a.Exchange == TopicExchange {
-			return s.allowFilter(a.Topic.Filter())
+		if err := s.allowPublish(a); err != nil || as == asReply {
+			return err
 		}
-		return s.allow(auth.Subscribe, auth.Object{Kind: auth.Exchange, Name: a.Exchange})
+		return s.allowAll(receive)
 	})
+}
+
+// receiveAsks is what is asked of whoever wants to receive what goes to a.
+func receiveAsks(a Address) asked {
+	if name, ok := a.QueueName(); ok {
+		return asked{auth.Consume, auth.Object{Kind: auth.Queue, Name: name}}
+	}
+	if a.Exchange == TopicExchange {
+		return asked{auth.Subscribe, filterObject(a.Topic.Filter())}
+	}
+	return asked{auth.Subscribe, auth.Object{Kind: auth.Exchange, Name: a.Exchange}}
+}
+
+// namedFor tells whether a rule gives something to the client by its name.
+func (s *Session) namedFor(q asked) bool {
+	q.object.Own = true
+	by := s.broker.policy.Load()
+	return by == nil || by.policy.Check(s.Principal(), q.action, q.object) == nil
+}
+
+// alone tells whether an address is a queue from which nobody but this session
+// may consume.
+func (s *Session) alone(a Address) bool {
+	name, ok := a.QueueName()
+	return ok && (s.own(Named(name)) || s.rec != nil && s.rec.exclusive(Named(name)))
 }
 
 func (s *Session) remembered(what grant, ask func() error) error {

@@ -98,7 +98,15 @@ func (s *Session) allowAnswer(m *Message) error {
 	return nil
 }
 
-func (s *Session) answerByMessage(b *Batch, c *Call, r Reply) { s.broker.answer(b, c.Message, r) }
+// answerByMessage publishes what came of a call, if the caller may still have that
+// done.
+func (s *Session) answerByMessage(b *Batch, c *Call, r Reply) {
+	if p := c.Message.Props; p != nil && !p.ReplyTo.IsZero() && s.allowReply(p.ReplyTo, asAnswer) != nil {
+		s.drops.Add(DropNotAllowed, 1)
+		return
+	}
+	s.broker.answer(b, c.Message, r)
+}
 
 // answer publishes what came of the call m, when it says where.
 func (b *Broker) answer(batch *Batch, m *Message, r Reply) {

@@ -8,15 +8,26 @@ import (
 	"entrepot/routing"
 )
 
-// An answer may go only where whoever asks may receive. It shows fault 101.
+// A reply address needs the right to publish there, else somebody with more rights
+// would write there for who has none, and of a call also the right to receive,
+// unless it is the client's own: its queue, or what a rule gives to its name. It
+// shows fault 101.
 func TestReplyAddressNeedsRights(t *testing.T) {
 	bubble(t, func(h *house) {
-		h.rules("allow anyone publish t", "allow anyone call rpc:p", "allow user:ann subscribe re/%u",
-			"allow user:ann consume queue:mine", "allow user:ann subscribe exchange:x")
+		h.rules("allow anyone publish t", "allow anyone call rpc:p", "allow user:ann subscribe own/%u/#",
+			"allow user:ann consume queue:own-%u", "deny user:ann subscribe own/%u/no", "allow user:ann declare queue:mine",
+			"allow user:ann subscribe read/#", "allow user:ann consume queue:read", "allow user:ann subscribe exchange:read",
+			"allow user:ann publish write/#", "allow user:ann publish queue:write", "allow user:ann publish exchange:write",
+			"allow user:ann publish,subscribe both/#", "allow user:ann publish,consume queue:both", "allow user:ann call rpc:other")
 		s := h.fresh("a", as("ann"))
+		private := func(user string) string {
+			info, err := h.fresh(user+"2", as(user)).DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named(""), Exclusive: true})
+			h.must(err)
+			return info.Key.Name
+		}
 		own, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named(""), Exclusive: true})
 		h.must(err)
-		others, err := h.fresh("b", as("bob")).DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named(""), Exclusive: true})
+		_, err = s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named("mine"), Exclusive: true})
 		h.must(err)
 		queue := func(name string) core.Address {
 			a, err := core.QueueAddress(name)
@@ -27,36 +38,73 @@ func TestReplyAddressNeedsRights(t *testing.T) {
 			return core.Address{Exchange: exchange, Topic: h.topic(name)}
 		}
 		for _, c := range []struct {
-			to   core.Address
-			want error
+			to            core.Address
+			message, call bool
 		}{
-			{topic(core.TopicExchange, "re/ann"), nil},
-			{topic(core.TopicExchange, "re/bob"), core.ErrNotAllowed},
-			{topic(core.TopicExchange, "cmd/door"), core.ErrNotAllowed},
-			{queue("mine"), nil},
-			{queue("yours"), core.ErrNotAllowed},
-			{queue(own.Key.Name), nil},
-			{queue(others.Key.Name), core.ErrNotAllowed},
-			{topic("x", "k"), nil},
-			{topic("y", "k"), core.ErrNotAllowed},
+			{topic(core.TopicExchange, "own/ann/x"), true, true},
+			{topic(core.TopicExchange, "own/ann/no"), false, false},
+			{topic(core.TopicExchange, "own/bob/x"), false, false},
+			{topic(core.TopicExchange, "read/x"), false, false},
+			{topic(core.TopicExchange, "write/x"), true, false},
+			{topic(core.TopicExchange, "both/x"), true, true},
+			{topic(core.TopicExchange, "cmd/door"), false, false},
+			{queue("own-ann"), true, true},
+			{queue("own-bob"), false, false},
+			{queue("read"), false, false},
+			{queue("write"), true, false},
+			{queue("both"), true, true},
+			{queue(own.Key.Name), true, true},
+			{queue("mine"), true, true},
+			{queue(private("bob")), true, false}, // whoever was told may publish there
+			{queue(private("ann")), true, false}, // another session's
+			{topic("read", "k"), false, false},
+			{topic("write", "k"), true, false},
+			{topic(core.RPCExchange, "other"), true, false},
+			{topic(core.RPCExchange, "q"), false, false},
 		} {
-			for _, exchange := range []string{core.TopicExchange, core.RPCExchange} {
+			for exchange, want := range map[string]bool{core.TopicExchange: c.message, core.RPCExchange: c.call} {
 				m := h.note("t", "x", func(m *core.Message) {
 					m.Props = &core.Properties{ReplyTo: c.to}
 					if m.Exchange = exchange; exchange == core.RPCExchange {
 						m.Topic = h.topic("p")
 					}
 				})
-				_, err := h.say(s, m)
-				want := c.want
-				if exchange == core.RPCExchange && c.to.Exchange != core.TopicExchange && c.to.Exchange != core.DefaultExchange {
-					want = core.ErrNotAllowed // a call is answered to a queue or a topic
-				}
-				if !errors.Is(err, want) || want == nil && err != nil {
+				if _, err := h.say(s, m); want && err != nil || !want && !errors.Is(err, core.ErrNotAllowed) {
 					t.Errorf("to %v by %q: %v, want %v", c.to, exchange, err, want)
 				}
 			}
 		}
+		// The name is another's by now.
+		_, err = s.DeleteQueue(h.ctx, core.Named("mine"), core.DeleteOptions{})
+		h.must(err)
+		_, err = h.say(s, h.note("t", "x", withProps(core.Properties{ReplyTo: queue("mine")})))
+		h.wantError(err, core.ErrNotAllowed)
+	})
+}
+
+// An answer is not published for who may not have it any more. It shows fault 101.
+func TestAnswerAfterRightsWereWithdrawn(t *testing.T) {
+	bubble(t, func(h *house) {
+		work := &worker{}
+		h.register(h.fresh("callee", as("root")), "slow", work)
+		box := h.inbox()
+		h.subscribe(h.fresh("heard", as("root")), "heard", "re/#", box)
+		caller := h.fresh("caller", as("ann"))
+		h.rules("allow user:root all", "allow user:ann call rpc:#", "allow user:ann publish,subscribe re/#")
+		re := core.Address{Exchange: core.TopicExchange, Topic: h.topic("re/x")}
+		for range 2 {
+			_, err := h.ask(caller, "slow", "", "q", func(p *core.Properties) { p.ReplyTo = re })
+			h.must(err)
+		}
+		answer := func(n int, text string) {
+			b := &core.Batch{}
+			h.must(work.got[n].Yield(b, &core.Message{Payload: []byte(text)}, false))
+			b.Flush()
+		}
+		answer(0, "in time")
+		h.rules("allow user:root all", "allow user:ann call rpc:#", "allow user:ann subscribe re/#")
+		answer(1, "late")
+		box.want("in time")
 	})
 }
 

@@ -84,11 +84,14 @@ func TestDenyPublish(t *testing.T) {
 	}
 	for topic, allowed := range map[string]bool{
 		"cmd": false, "cmd/x": false, "cmd/x/y": false, "command": true,
-		"a/b": false, "a/": false, "a": true, "a/b/c": true, "a/#": false, // no topic
+		"a/b": false, "a/": false, "a": true, "a/b/c": true, "a#": false, // no topic
 	} {
 		if err := p(Principal{}, Publish, Object{Kind: Topic, Name: topic}); (err == nil) != allowed {
 			t.Errorf("%s: %v", topic, err)
 		}
+	}
+	if err := p(Principal{}, Publish, Object{Kind: Topic, Name: "a/#", Whole: true}); err == nil {
+		t.Error("all of a/#")
 	}
 	if err := p(Principal{}, Subscribe, Object{Kind: Topic, Name: "cmd/x"}); err != nil {
 		t.Error(err)

@@ -173,6 +173,11 @@ func (p *pattern) overlaps(who *Principal, q *question) bool {
 	return ok && f.Overlaps(q.filter)
 }
 
+// own tells whether the pattern is about what bears the client's own name.
+func (p *pattern) own() bool {
+	return p.renamed != nil || strings.Contains(p.name, ofUser) || strings.Contains(p.name, ofClient)
+}
+
 // globs matches a name, '*' standing for any text, in a time of at most the
 // product of both lengths.
 func globs(glob, name string) bool {

@@ -8,9 +8,10 @@
 // for JSON Web Tokens (signer.go and mint.go make them, for a command), certificate.go
 // for TLS certificates. backoff.go slows down
 // those who guess. policy.go is what the core asks then, rules.go decides by
-// rules, which rulefile.go reads and pattern.go matches, config.go the settings
-// and the policy that they make, smallfile.go reads their files, audit.go the line that the log gets of log-ins
-// and of what operators do.
+// rules, which rulefile.go reads and pattern.go matches, rights.go by those
+// and by the lists of the settings, which are config.go. smallfile.go reads all
+// their files. audit.go is the line that the log gets of log-ins and of what
+// operators do.
 package auth
 
 import "time"
@@ -66,6 +67,9 @@ type Object struct {
 	// may be had of which a part is denied, whose topics are then asked about
 	// one by one.
 	Whole bool
+	// Own asks whether it is, beside all else, the client's own: given to it by a
+	// rule about its name.
+	Own bool
 }
 
 // Policy decides. It returns nil to allow, else a sentence for the log that

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -117,9 +116,16 @@ type Decision struct {
 	// no rule stands for all of what was asked.
 	Line int
 	Rule string
+	// List is deny_subscribe or deny_publish when that denied it, by the filter
+	// Rule.
+	List string
+	// Own tells that the rule is about the client's own name, %u or %c.
+	Own bool
 	// Inside are the lines that deny a part of the filter that is allowed: it
-	// is granted, and their topics are left out.
-	Inside []int
+	// is granted, and their topics are left out. Without are the filters of a
+	// list that do.
+	Inside  []int
+	Without []string
 }
 
 // Explain decides, and says by which rule. The error is for a name that cannot
@@ -143,7 +149,7 @@ func (r *Rules) Explain(who Principal, a Action, o Object) (Decision, error) {
 	if best == nil {
 		return Decision{}, nil
 	}
-	d := Decision{Allowed: best.allow, Line: best.line, Rule: best.text}
+	d := Decision{Allowed: best.allow, Line: best.line, Rule: best.text, Own: best.object.own()}
 	if d.Allowed && q.filter.HasWildcard() {
 		d.Inside = s.denials(&who, &q, best)
 	}
@@ -188,20 +194,11 @@ func (s *shelf) denials(who *Principal, q *question, best *rule) (lines []int) {
 // Len is the number of rules.
 func (r *Rules) Len() int { return r.number }
 
-var errNoRule = errors.New("no rule allows it")
-
 // Decide is a Policy.
 func (r *Rules) Decide(who Principal, a Action, o Object) error {
 	d, err := r.Explain(who, a, o)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case d.Line == 0:
-		return errNoRule
-	case !d.Allowed:
-		return fmt.Errorf("rule in line %d: %s", d.Line, d.Rule)
-	case o.Whole && len(d.Inside) > 0:
-		return fmt.Errorf("rule in line %d denies a part", d.Inside[0])
 	}
-	return nil
+	return d.refusal(o)
 }
