@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"entrepot/core/auth"
 	"entrepot/routing"
 )
 
@@ -175,4 +176,16 @@ const generatedPrefix = "amq.gen-"
 // reservedName tells names that clients cannot declare.
 func reservedName(name string) bool {
 	return strings.HasPrefix(name, "amq.") || strings.HasPrefix(name, "$")
+}
+
+// Reserved says why nobody but the broker may do something, whatever the policy;
+// "" for all else. The text is a line.
+func Reserved(a auth.Action, o auth.Object) string {
+	switch {
+	case a == auth.Publish && o.Kind == auth.Topic && strings.HasPrefix(o.Name, "$"):
+		return "by the broker: topics that begin with $ are its own\n"
+	case a == auth.Declare && (o.Kind == auth.Queue || o.Kind == auth.Exchange) && reservedName(o.Name):
+		return "by the broker: names that begin with amq. or $ are its own\n"
+	}
+	return ""
 }

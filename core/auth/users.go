@@ -92,6 +92,13 @@ func (u *Users) Check(ctx context.Context, name, password string) error {
 	return nil
 }
 
+// Groups are those that the file says of a user; listed is false for one that it
+// does not have.
+func (u *Users) Groups(name string) (groups []string, listed bool) {
+	a, listed := u.find(name)
+	return slices.Clone(a.groups), listed
+}
+
 // made is what the secret makes of a name.
 func (u *Users) made(what, name string) []byte {
 	h := hmac.New(sha256.New, u.secret)
