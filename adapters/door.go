@@ -182,7 +182,8 @@ type place struct {
 	held  bool
 	begun bool
 	since time.Time
-	got   chan error // while it waits
+	got   chan error  // while it waits
+	call  func(error) // called in place of what got gets, on a goroutine; nil: not
 }
 
 func newPlaces(width, maxWaiting int, maxWait time.Duration) *places {
@@ -298,16 +299,26 @@ func (p *places) giveBack(done bool) {
 			return
 		}
 		p.waiting--
-		got := c.got
-		c.got = nil
+		tell := c.teller()
 		if !c.begun && time.Since(c.since) > 2*p.maxWait { // the estimate was wrong
-			got <- errWaitedLong
+			tell(errWaitedLong)
 			continue
 		}
 		p.free--
 		c.held, c.begun = true, true
-		got <- nil
+		tell(nil)
 	}
+}
+
+// teller ends the waiting: it is called with what came of it. With the places' mu
+// held, both.
+func (c *place) teller() func(error) {
+	got, call := c.got, c.call
+	c.got = nil
+	if call != nil {
+		return func(err error) { go call(err) }
+	}
+	return func(err error) { got <- err }
 }
 
 // surePaces is how many have to be done before somebody is refused for the pace.

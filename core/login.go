@@ -62,10 +62,12 @@ func (b *Broker) Door() *auth.Door { return b.logins.door.Load() }
 func (b *Broker) Authenticate(ctx context.Context, c auth.Credentials) (auth.Principal, error) {
 	d := b.logins.door.Load()
 	if d == nil {
+		if c.PSK != "" {
+			b.logins.backoff.Passed(c)
+		}
 		return auth.Principal{ClientID: c.ClientID}, nil
 	}
-	if b.logins.backoff.Blocked(c, time.Now()) {
-		b.refused(c, auth.TooMany, c.User)
+	if b.PutOff(c) {
 		return auth.Principal{}, fmt.Errorf("log-in: %w: too many failures", ErrTimeout)
 	}
 	p, err := d.Admit(ctx, c)
@@ -84,6 +86,24 @@ func (b *Broker) Authenticate(ctx context.Context, c auth.Credentials) (auth.Pri
 	}
 	b.refused(c, auth.Busy, c.User)
 	return auth.Principal{}, fmt.Errorf("log-in: %w", ErrTimeout)
+}
+
+// PutOff tells whether a log-in is not looked at, as there were so many failures
+// from where it comes, or under its name; that is counted as a refusal. Adapters ask
+// it whose clients prove a key of User before there is anything to Authenticate.
+func (b *Broker) PutOff(c auth.Credentials) bool {
+	if !b.logins.backoff.Blocked(c, time.Now()) {
+		return false
+	}
+	b.refused(c, auth.TooMany, c.User)
+	return true
+}
+
+// Unproved counts such a client that did not prove the key, as one that failed in
+// Authenticate.
+func (b *Broker) Unproved(c auth.Credentials) {
+	b.logins.backoff.Failed(b.Door().Backoff(), c, time.Now())
+	b.refused(c, auth.BadKey, c.User)
 }
 
 // refused counts a log-in that was refused, and tells the log.

@@ -3,9 +3,12 @@ package core_test
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"entrepot/core"
 	"entrepot/core/auth"
@@ -81,4 +84,51 @@ func TestRefusedLogInLeavesACount(t *testing.T) {
 	if st := h.broker.Stats(); st.Sessions != 0 || len(st.Protocols) != 1 || st.Protocols["mqtt"].RefusedLogins["password"] != 1 {
 		t.Errorf("%+v", st)
 	}
+}
+
+// A client that proves a key elsewhere is put off as one that fails to log in: under
+// the name that it claims, from where it is, and in the end under all names. Who
+// proves it is not.
+func TestUnprovedIsPutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := withAnn(t, quiet())
+		who := func(user, from string) auth.Credentials {
+			return auth.Credentials{Protocol: "coap", User: user, Remote: netip.MustParseAddr(from)}
+		}
+		fails := func(n int) {
+			for range n {
+				h.broker.Unproved(who("ann", "192.0.2.1"))
+			}
+		}
+		want := func(user, from string, off bool) {
+			t.Helper()
+			if got := h.broker.PutOff(who(user, from)); got != off {
+				t.Errorf("%q from %s: %v", user, from, got)
+			}
+		}
+		fails(10)
+		want("ann", "192.0.2.1", false)
+		fails(1)
+		want("ann", "192.0.2.1", true)
+		want("bob", "192.0.2.1", false)
+		want("ann", "192.0.2.2", false)
+		time.Sleep(2 * time.Second)
+		want("ann", "192.0.2.1", false)
+		h.broker.SetDoor(nil)
+		proved := who("ann", "192.0.2.1")
+		proved.PSK = "ann"
+		if _, err := h.broker.Authenticate(h.ctx, proved); err != nil {
+			t.Error(err)
+		}
+		fails(10)
+		want("ann", "192.0.2.1", false)
+		fails(90)
+		want("", "192.0.2.1", true)
+		want("bob", "192.0.2.1", true)
+		want("ann", "192.0.2.2", false)
+		refused := h.broker.Stats().Protocols["coap"].RefusedLogins
+		if refused["psk"] != 111 || refused["too_many"] != 3 {
+			t.Errorf("counted %v", refused)
+		}
+	})
 }

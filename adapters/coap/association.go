@@ -9,11 +9,13 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/pion/dtls/v3"
 
+	"entrepot/adapters"
 	"entrepot/core"
 	"entrepot/core/auth"
 )
@@ -38,30 +40,49 @@ type association struct {
 	heard   atomic.Int64 // when, in seconds
 	login   login
 	moves   atomic.Bool // it has a connection id, and is not bound to an address
-	open    bool        // the handshake is done; under the socket's mu
+	guest   *adapters.Guest
+	seat    seat // in the crowd, under its mu
+	claim   claim
+
+	mu     sync.Mutex
+	closed bool
 }
 
-func newAssociation(k *dtlsSocket, h *hello, datagram []byte, from netip.AddrPort) (*association, error) {
-	a := &association{socket: k, carrier: newCarrier(k, h, datagram, from), began: from, random: string(h.random)}
+// newAssociation is one that waits for its handshake. Nothing is kept of it yet but
+// the datagram.
+func newAssociation(k *dtlsSocket, g *adapters.Guest, h *hello, datagram []byte, from netip.AddrPort) *association {
+	a := &association{socket: k, carrier: newCarrier(k, g, h, datagram, from), guest: g, began: from, random: string(h.random)}
 	var name [16 + cidSize]byte
 	_, _ = rand.Read(name[:]) // never fails
 	a.number, a.cid = netip.AddrPortFrom(netip.AddrFrom16([16]byte(name[:16])), 0), string(name[16:])
 	a.at.Store(&from)
 	a.hear()
-	a.login = login{server: k.server, remote: from.String(), ended: a.kicked,
-		proof: auth.Credentials{Protocol: protocol, Listener: k.name, Remote: from.Addr().Unmap()}}
-	var err error
-	a.tls, err = dtls.ServerWithOptions(a.carrier, net.UDPAddrFromAddrPort(from), k.options(a)...)
-	a.carrier.tls = a.tls
-	return a, err
+	a.login = login{server: k.server, remote: from.String(), ended: a.kicked, proof: k.credentials(from),
+		opens: func(user string) { k.server.crowd.know(a, user, time.Now()) }, full: k.server.makeRoomOf}
+	return a
+}
+
+// credentials are what is known of a client before its handshake.
+func (k *dtlsSocket) credentials(from netip.AddrPort) auth.Credentials {
+	return auth.Credentials{Protocol: protocol, Listener: k.name, Remote: from.Addr().Unmap()}
 }
 
 func (a *association) route() route { return route{a, a.number} }
 
-// serve makes the handshake and reads until the end.
-func (a *association) serve() {
+// serve makes the handshake and reads until the end. err says that there was no
+// place for that.
+func (a *association) serve(err error) {
 	k := a.socket
-	err := a.handshake()
+	defer k.server.wg.Done()
+	if err == nil {
+		err = a.begin()
+	}
+	if err == nil {
+		err = a.handshake()
+		if err != nil {
+			k.server.unproved(a, err)
+		}
+	}
 	if err == nil && k.opened(a) {
 		err = a.read()
 	}
@@ -74,16 +95,45 @@ func (a *association) serve() {
 	}
 	k.server.log.Debug("association ended", "remote", a.where().String(), "error", err)
 	k.remove(a)
+	a.guest.Leave()
 	k.server.leave(a.route(), &a.login, reason)
-	// It may be closed already.
-	_ = a.tls.Close()
+	if a.tls != nil {
+		// It may be closed already.
+		_ = a.tls.Close()
+	}
 }
 
-// handshake makes it within its time, and notes what the client proved.
+// begin lets the library in.
+func (a *association) begin() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return net.ErrClosed
+	}
+	c, err := dtls.ServerWithOptions(a.carrier, net.UDPAddrFromAddrPort(a.began), a.socket.options(a)...)
+	if err != nil {
+		return fmt.Errorf("DTLS: %w", err)
+	}
+	a.tls, a.carrier.tls = c, c
+	return nil
+}
+
+// errHandshakeTime ends a handshake that took too long.
+var errHandshakeTime = errors.New("not done in time")
+
+// handshake makes it within its time, in which waits for a place do not count, and
+// notes what the client proved.
 func (a *association) handshake() error {
-	ctx, cancel := context.WithTimeout(context.Background(), a.socket.server.cfg.Limits.LoginTimeout)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	patience := a.socket.server.cfg.Limits.LoginTimeout
+	timer := time.AfterFunc(patience, func() { cancel(errHandshakeTime) })
+	defer timer.Stop()
+	a.carrier.pause, a.carrier.resume = func() { timer.Stop() }, func() { timer.Reset(patience) }
 	if err := a.tls.HandshakeContext(ctx); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
 		return fmt.Errorf("handshake: %w", err)
 	}
 	state, ok := a.tls.ConnectionState()
@@ -91,6 +141,7 @@ func (a *association) handshake() error {
 		return errors.New("handshake: no state")
 	}
 	a.login.proof.PSK = string(state.IdentityHint)
+	a.login.proof.User = a.login.proof.PSK
 	if len(state.PeerCertificates) > 0 {
 		c, err := x509.ParseCertificate(state.PeerCertificates[0])
 		if err != nil {
@@ -127,7 +178,12 @@ func (a *association) read() error {
 }
 
 // hear notes that something came that only the client can have sent.
-func (a *association) hear() { a.heard.Store(time.Now().Unix()) }
+func (a *association) hear() {
+	now := time.Now()
+	if a.heard.Swap(now.Unix()) != now.Unix() {
+		a.socket.server.crowd.heard(a, now)
+	}
+}
 
 // follow notes where the client's newest datagram came from, which the library
 // takes for its address (RFC 9146, 6). What was known of the old one does not
@@ -150,6 +206,13 @@ func (a *association) follow() {
 	}
 }
 
+// left tells that the broker ended it.
+func (a *association) left() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.closed
+}
+
 // where is the client's address.
 func (a *association) where() netip.AddrPort { return *a.at.Load() }
 
@@ -157,9 +220,16 @@ func (a *association) where() netip.AddrPort { return *a.at.Load() }
 // session.
 func (a *association) kicked(core.EndReason) { a.close() }
 
-// close ends it from outside.
+// close ends it from outside; serve goes on, and cleans up.
 func (a *association) close() {
-	a.socket.server.aside(func() { _ = a.tls.Close() }) // serve goes on
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	if c := a.tls; c != nil {
+		a.socket.server.aside(func() { _ = c.Close() })
+		return
+	}
+	a.guest.Leave()
 }
 
 // send implements link.

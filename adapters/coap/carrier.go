@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/pion/dtls/v3"
+
+	"entrepot/adapters"
 )
 
 // maxInbox bounds the datagrams that wait for an association; more are lost.
@@ -23,18 +25,28 @@ const maxInbox = 64
 // So the carrier gives it that message twice: first as it was before there was a
 // cookie, and as it came when the library has answered. That answer is kept back,
 // and our cookie put into the place of the library's.
+//
+// While the library works on the handshake its association holds a place at the
+// door, and none while it waits for the client.
 type carrier struct {
 	socket *dtlsSocket
-	tls    *dtls.Conn // set before the handshake
-	cookie []byte
-	shift  uint64 // of the numbers of records in the clear, see WriteTo
+	guest  *adapters.Guest
+	// pause is called before a wait for a place and resume after it; set before the
+	// handshake.
+	pause, resume func()
+	tls           *dtls.Conn // set before the handshake
+	cookie        []byte
+	shift         uint64 // of the numbers of records in the clear, see WriteTo
 
 	mu    sync.Mutex
 	hello []byte // the datagram with the cookie, as long as nothing may come before it
 	in    []arrival
 	wake  chan struct{}
 	dead  time.Time
+	halt  chan struct{} // closed when nothing is read any more: dead is past, or it is shut
 	shut  bool
+	busy  bool // the library makes its answer to the ClientHello
+	open  bool // the handshake is done
 	last  netip.AddrPort
 	addr  net.Addr // last, as the library has it
 }
@@ -44,8 +56,9 @@ type arrival struct {
 	from netip.AddrPort
 }
 
-func newCarrier(k *dtlsSocket, h *hello, datagram []byte, from netip.AddrPort) *carrier {
-	c := &carrier{socket: k, wake: make(chan struct{}), hello: slices.Clone(datagram), cookie: slices.Clone(h.cookie),
+func newCarrier(k *dtlsSocket, guest *adapters.Guest, h *hello, datagram []byte, from netip.AddrPort) *carrier {
+	c := &carrier{socket: k, guest: guest, busy: true,
+		wake: make(chan struct{}), halt: make(chan struct{}), hello: slices.Clone(datagram), cookie: slices.Clone(h.cookie),
 		shift: h.sequence - 1, last: from, addr: net.UDPAddrFromAddrPort(from)}
 	c.add(h.first(), from)
 	return c
@@ -78,11 +91,54 @@ func (c *carrier) changed() {
 // ReadFrom implements net.PacketConn.
 func (c *carrier) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
+		c.work()
 		n, from, wake, err := c.take(b)
 		if wake == nil {
 			return n, from, err
 		}
 		<-wake
+	}
+}
+
+// work gets a place for what came in during the handshake, or lets go of it when
+// nothing did. The library reads on when it has worked on what it read, but for
+// its answer to the ClientHello, which it sends first.
+func (c *carrier) work() {
+	c.mu.Lock()
+	open, busy, some, halt := c.open, c.busy, len(c.in) > 0, c.halt
+	c.mu.Unlock()
+	switch {
+	case open:
+	case some:
+		waited := false
+		// take tells why it ended when it did not get one.
+		_ = c.guest.Work(halt, func() {
+			waited = true
+			c.pause()
+		})
+		if waited {
+			c.resume()
+		}
+	case !busy:
+		c.guest.Rest()
+	}
+}
+
+// opened tells that the handshake is done.
+func (c *carrier) opened() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = true
+}
+
+// answers notes that the library has made its answer.
+func (c *carrier) answers() {
+	c.mu.Lock()
+	busy := c.busy
+	c.busy = false
+	c.mu.Unlock()
+	if busy {
+		c.guest.Rest()
 	}
 }
 
@@ -116,6 +172,7 @@ func (c *carrier) WriteTo(b []byte, to net.Addr) (int, error) {
 		c.answered()
 		return len(b), nil
 	}
+	c.answers()
 	at, ok := to.(*net.UDPAddr)
 	if !ok {
 		return 0, net.InvalidAddrError("no UDP address")
@@ -164,6 +221,7 @@ func (c *carrier) Close() error {
 	defer c.mu.Unlock()
 	if !c.shut {
 		c.shut, c.in = true, nil
+		c.stop()
 		c.changed()
 	}
 	return nil
@@ -181,8 +239,29 @@ func (c *carrier) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dead = t
+	if !t.IsZero() && !time.Now().Before(t) {
+		c.stop()
+	} else if !c.shut && isClosed(c.halt) {
+		c.halt = make(chan struct{})
+	}
 	c.changed()
 	return nil
+}
+
+// stop closes halt. With mu held.
+func (c *carrier) stop() {
+	if !isClosed(c.halt) {
+		close(c.halt)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // SetWriteDeadline implements net.PacketConn: a write does not wait.

@@ -21,6 +21,9 @@ type Config struct {
 	// DTLSIdle is how long a DTLS client may be silent before its association is
 	// forgotten.
 	DTLSIdle time.Duration `toml:"dtls_idle"`
+	// DTLSQuiet is how long a DTLS client has to be silent before it may be put out
+	// to make room for another: the one that was silent for longest goes.
+	DTLSQuiet time.Duration `toml:"dtls_quiet"`
 	// MaxBlock is the largest block of a body in bytes, either way: a power of
 	// two from 16 to 1024.
 	MaxBlock int `toml:"max_block"`
@@ -80,6 +83,7 @@ func DefaultConfig() Config {
 	return Config{
 		Listen:            []string{"127.0.0.1:5683"},
 		Limits:            adapters.DefaultConfig(),
+		DTLSQuiet:         5 * time.Minute,
 		DTLSIdle:          48 * time.Hour,
 		MaxBlock:          1024,
 		AssemblyBytes:     64 << 20,
@@ -145,6 +149,7 @@ func (c Config) Validate() error {
 		{"call_timeout", int64(c.CallTimeout), int64(time.Millisecond), int64(24 * time.Hour)},
 		{"ack_timeout", int64(c.AckTimeout), int64(10 * time.Millisecond), int64(time.Hour)},
 		{"dtls_idle", int64(c.DTLSIdle), int64(time.Minute), int64(365 * 24 * time.Hour)},
+		{"dtls_quiet", int64(c.DTLSQuiet), int64(time.Second), int64(365 * 24 * time.Hour)},
 		{"ack_delay", int64(c.AckDelay), 0, int64(time.Minute)},
 		{"observer_check", int64(c.ObserverCheck), int64(time.Second), int64(365 * 24 * time.Hour)},
 	} {

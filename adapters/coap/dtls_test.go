@@ -24,9 +24,11 @@ import (
 	"entrepot/core/local"
 )
 
-// secured is a server with DTLS on the loopback, and keys of two clients.
+// secured is a server with DTLS on the loopback, keys of two clients, and one place
+// at its door for handshakes.
 type secured struct {
 	*Server
+	door   *adapters.Door
 	broker *core.Broker
 	at     *net.UDPAddr
 }
@@ -53,7 +55,10 @@ func newSecuredOf(t testing.TB, cfg Config, of core.Config, l net.PacketConn, m 
 	if err := os.WriteFile(cfg.PSKFile, []byte("ann:00112233445566778899aabbccddeeff\nbob:0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &secured{Server: New(cfg, core.NewRealms(b), log), broker: b}
+	places := adapters.DefaultDoorConfig()
+	places.Handshakes = 1
+	s := &secured{Server: New(cfg, core.NewRealms(b), log), door: adapters.NewDoor(places), broker: b}
+	s.Behind(s.door)
 	apply, err := s.Read()
 	if err != nil {
 		t.Fatal(err)
@@ -67,8 +72,14 @@ func newSecuredOf(t testing.TB, cfg Config, of core.Config, l net.PacketConn, m 
 		if err := s.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if k := s.secure[0]; len(k.byCID)+len(k.byAddr)+len(k.opening)+len(k.hosts) > 0 {
-			t.Errorf("left behind: %d, %d, %d, %d", len(k.byCID), len(k.byAddr), len(k.opening), len(k.hosts))
+		if k := s.secure[0]; len(k.byCID)+len(k.byAddr)+len(k.opening) > 0 {
+			t.Errorf("left behind: %d, %d, %d", len(k.byCID), len(k.byAddr), len(k.opening))
+		}
+		if c := s.crowd; c.size()+len(c.hosts)+len(c.users)+len(c.ranks)+s.streams.Open() > 0 {
+			t.Errorf("left behind: %d, %d, %d, %d, %d", c.size(), len(c.hosts), len(c.users), len(c.ranks), s.streams.Open())
+		}
+		if s.door.Open()+s.door.Waiting() > 0 {
+			t.Errorf("left at the door: %d, %d", s.door.Open(), s.door.Waiting())
 		}
 		b.Close()
 	})
@@ -93,7 +104,7 @@ func dial(t testing.TB, at *net.UDPAddr, options ...dtls.ClientOption) (*dtls.Co
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	return c, c.HandshakeContext(ctx)
 }

@@ -31,12 +31,8 @@ type dtlsSocket struct {
 	opening map[netip.AddrPort]*association // those in their handshake
 	byAddr  map[netip.AddrPort]*association // open, by where their handshake was
 	byCID   map[string]*association
-	hosts   map[netip.Addr]hostCount
 	stopped bool
 }
-
-// hostCount is how many associations the clients at one address have.
-type hostCount struct{ open, pending int }
 
 // ServeDTLS answers DTLS clients on c until Shutdown, which closes it. a is its
 // address; m has the certificates and may be nil where keys are shared. It returns
@@ -49,7 +45,7 @@ func (s *Server) ServeDTLS(c net.PacketConn, a adapters.Address, m *adapters.TLS
 	}
 	k := &dtlsSocket{socket: newSocket(s, c), name: a.Name, auth: a.ClientAuth, tls: m, cookies: newCookies(),
 		opening: map[netip.AddrPort]*association{}, byAddr: map[netip.AddrPort]*association{},
-		byCID: map[string]*association{}, hosts: map[netip.Addr]hostCount{}}
+		byCID: map[string]*association{}}
 	_, _ = rand.Read(k.fake[:]) // never fails
 	if k.auth == "" && m != nil {
 		k.auth = m.Settings().ClientAuth
@@ -94,7 +90,8 @@ func (k *dtlsSocket) named(cid string) *association {
 }
 
 // hello answers a stranger's ClientHello with a cookie, of which nothing is kept,
-// and begins a handshake when it comes back (RFC 6347, 4.2.1).
+// and lets it wait for its handshake when it comes back (RFC 6347, 4.2.1). One that
+// is turned away is not told: it sends its ClientHello again.
 func (k *dtlsSocket) hello(b []byte, from netip.AddrPort) {
 	h, err := readHello(b)
 	if err != nil {
@@ -111,17 +108,21 @@ func (k *dtlsSocket) hello(b []byte, from netip.AddrPort) {
 		k.pass(b, from, a)
 		return
 	}
-	if !k.admit(from.Addr()) {
+	if k.server.broker.PutOff(k.credentials(from)) {
+		k.server.count(countPutOff)
+		return
+	}
+	peer := adapters.Peer(from.Addr())
+	guest, err := k.server.streams.Admit(peer, func(own bool) bool {
+		a := k.server.crowd.makeRoom(peer, own, now)
+		k.server.putOut(a)
+		return a != nil
+	})
+	if err != nil {
 		k.server.count(countTurnedAway)
 		return
 	}
-	a, err := newAssociation(k, h, b, from)
-	if err != nil {
-		k.server.log.Error("DTLS", "error", err)
-		k.leave(from.Addr(), false)
-		return
-	}
-	k.begin(a, from)
+	k.begin(newAssociation(k, guest, h, b, from), peer, now)
 }
 
 // begun tells whether the ClientHello is that of a handshake which is under way,
@@ -137,54 +138,22 @@ func (k *dtlsSocket) begun(h *hello, from netip.AddrPort) (*association, bool) {
 	return nil, false
 }
 
-// admit counts an association in, unless a limit is reached.
-func (k *dtlsSocket) admit(host netip.Addr) bool {
-	limits := &k.server.cfg.Limits
+// begin lets an association's handshake go, when there is a place. One that is under
+// way from the same address is over.
+func (k *dtlsSocket) begin(a *association, peer netip.Addr, now time.Time) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	n := k.hosts[host]
-	if k.stopped || limits.MaxConnections > 0 && len(k.byCID) >= limits.MaxConnections ||
-		limits.MaxPerPeer > 0 && n.open >= limits.MaxPerPeer || n.pending >= limits.MaxPending {
-		return false
-	}
-	n.open++
-	n.pending++
-	k.hosts[host] = n
-	return true
-}
-
-// leave counts an association out. open tells whether its handshake was done.
-func (k *dtlsSocket) leave(host netip.Addr, open bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.leaveLocked(host, open)
-}
-
-func (k *dtlsSocket) leaveLocked(host netip.Addr, open bool) {
-	n := k.hosts[host]
-	n.open--
-	if !open {
-		n.pending--
-	}
-	if k.hosts[host] = n; n.open == 0 {
-		delete(k.hosts, host)
-	}
-}
-
-// begin lets an association's handshake go. One that is under way from the same
-// address is over.
-func (k *dtlsSocket) begin(a *association, from netip.AddrPort) {
-	k.mu.Lock()
-	old, stopped := k.opening[from], k.stopped
-	k.opening[from], k.byCID[a.cid] = a, a
+	old, stopped := k.opening[a.began], k.stopped
+	k.opening[a.began], k.byCID[a.cid] = a, a
 	k.mu.Unlock()
+	k.server.crowd.enter(a, peer, now)
+	k.server.wg.Add(1) // serve's
 	if old != nil {
 		old.close()
 	}
 	if stopped {
 		a.close()
 	}
-	k.server.aside(a.serve)
+	a.guest.Begin(a.serve)
 }
 
 // opened notes that a handshake is done. An older association from the same
@@ -192,11 +161,9 @@ func (k *dtlsSocket) begin(a *association, from netip.AddrPort) {
 // may be elsewhere by now, and another one have got the address. false: the server
 // stops.
 func (k *dtlsSocket) opened(a *association) bool {
+	a.carrier.opened()
+	a.guest.LoggedIn()
 	k.mu.Lock()
-	a.open = true
-	n := k.hosts[a.began.Addr()]
-	n.pending--
-	k.hosts[a.began.Addr()] = n
 	if k.opening[a.began] == a {
 		delete(k.opening, a.began)
 	}
@@ -221,7 +188,7 @@ func (k *dtlsSocket) remove(a *association) {
 		delete(k.byAddr, a.began)
 	}
 	delete(k.byCID, a.cid)
-	k.leaveLocked(a.began.Addr(), a.open)
+	k.server.crowd.leave(a)
 }
 
 // sweep ends the associations whose clients were not heard for long.
@@ -291,7 +258,7 @@ func (k *dtlsSocket) options(a *association) []dtls.ServerOption {
 		}),
 	}
 	if keys {
-		all = append(all, dtls.WithPSK(func(identity []byte) ([]byte, error) { return k.keyOf(identity), nil }))
+		all = append(all, dtls.WithPSK(func(identity []byte) ([]byte, error) { return k.keyOf(a, identity), nil }))
 	}
 	if !certificates {
 		return all
@@ -304,7 +271,13 @@ func (k *dtlsSocket) options(a *association) []dtls.ServerOption {
 		if k.auth == adapters.AuthRequire {
 			ask = dtls.RequireAnyClientCert
 		}
-		all = append(all, dtls.WithClientAuth(ask), dtls.WithVerifyPeerCertificate(k.verify))
+		all = append(all, dtls.WithClientAuth(ask), dtls.WithVerifyPeerCertificate(func(raw [][]byte, _ [][]*x509.Certificate) error {
+			err := k.verify(raw)
+			if err != nil {
+				a.claim.refuse()
+			}
+			return err
+		}))
 	}
 	return all
 }
@@ -312,7 +285,7 @@ func (k *dtlsSocket) options(a *association) []dtls.ServerOption {
 var errNoCertificate = errors.New("no certificate")
 
 // verify holds a client's certificates to the settings of now.
-func (k *dtlsSocket) verify(raw [][]byte, _ [][]*x509.Certificate) error {
+func (k *dtlsSocket) verify(raw [][]byte) error {
 	if len(raw) == 0 {
 		return errNoCertificate
 	}

@@ -21,6 +21,10 @@ type login struct {
 	remote string
 	// ended is called, from another goroutine, when the broker ended the session.
 	ended func(core.EndReason)
+	// opens is called when there is a session, of a user or of nobody (""), and full
+	// when the user has as many as it may: whether one was ended. Both may be nil.
+	opens func(user string)
+	full  func(user string) bool
 
 	mu      sync.Mutex
 	session *core.Session
@@ -49,8 +53,15 @@ func (l *login) get() (*core.Session, error) {
 	if who.User == "" {
 		who.User = l.proof.PSK // it was proved, though nobody asked
 	}
-	l.session, _, err = l.server.broker.Connect(ctx, core.Hello{Protocol: protocol, Principal: who, ClientID: who.ClientID,
-		Remote: l.remote, Kick: l.ended, Withdrawn: l.server.withdrawn})
+	hello := core.Hello{Protocol: protocol, Principal: who, ClientID: who.ClientID,
+		Remote: l.remote, Kick: l.ended, Withdrawn: l.server.withdrawn}
+	l.session, _, err = l.server.broker.Connect(ctx, hello)
+	if errors.Is(err, core.ErrLimit) && l.full != nil && l.full(who.User) {
+		l.session, _, err = l.server.broker.Connect(ctx, hello)
+	}
+	if err == nil && l.opens != nil {
+		l.opens(who.User)
+	}
 	return l.session, err
 }
 
@@ -70,6 +81,31 @@ func (l *login) end(why core.CloseReason) {
 	if session != nil {
 		session.Close(why)
 	}
+}
+
+// putOut ends an association that has to make room, and counts it out at once; nil
+// is nobody.
+func (s *Server) putOut(a *association) {
+	if a == nil {
+		return
+	}
+	s.count(countPutOut)
+	s.log.Debug("association put out", "remote", a.where().String())
+	a.socket.remove(a)
+	a.close()
+	a.guest.Leave()
+}
+
+// makeRoomOf ends an association of a user that was silent for long; false when
+// there is none.
+func (s *Server) makeRoomOf(user string) bool {
+	a := s.crowd.makeRoomOf(user, time.Now())
+	if a == nil {
+		return false
+	}
+	s.putOut(a)
+	s.leave(a.route(), &a.login, core.CloseLost)
+	return true
 }
 
 // leave ends all that the client of a connection has: its observations,

@@ -66,17 +66,28 @@ func (p *psks) find(identity string) []byte {
 	return p.keys[identity]
 }
 
-// keyOf is the key of an identity, by the file of users or else of keys: where both
-// have it, what the users file says of a user holds for its key too. One that
-// is not known has a key that nobody knows, so that clients cannot tell (RFC 4279,
-// 2).
-func (k *dtlsSocket) keyOf(identity []byte) []byte {
-	if key, ok := k.server.broker.Door().PSK(string(identity)); ok {
+// keyOf is the key of an identity that a client names, by the file of users or else
+// of keys: where both have it, what the users file says of a user holds for its key
+// too. One that is not known, or with which too many failed, has a key that nobody
+// knows, so that clients cannot tell (RFC 4279, 2).
+func (k *dtlsSocket) keyOf(a *association, identity []byte) []byte {
+	who := k.credentials(a.began)
+	who.User = string(identity)
+	off := k.server.broker.PutOff(who)
+	a.claim.name(who.User, off)
+	if off {
+		return k.fakeKey(identity)
+	}
+	if key, ok := k.server.broker.Door().PSK(who.User); ok {
 		return key
 	}
-	if key := k.server.psks.Load().find(string(identity)); key != nil {
+	if key := k.server.psks.Load().find(who.User); key != nil {
 		return key
 	}
+	return k.fakeKey(identity)
+}
+
+func (k *dtlsSocket) fakeKey(identity []byte) []byte {
 	m := hmac.New(sha256.New, k.fake[:])
 	_, _ = m.Write(identity) // never fails
 	return m.Sum(nil)

@@ -38,6 +38,8 @@ const (
 	countHurried                   // publishes beyond a client's rate
 	countLeases                    // leases that a limit refused
 	countHeldUp                    // streams that were not read while their requests waited
+	countPutOut                    // DTLS clients that had to make room
+	countPutOff                    // DTLS handshakes from where too many failed
 	counters
 )
 
@@ -67,6 +69,8 @@ type Server struct {
 
 	subscribers subscribers
 	psks        atomic.Pointer[psks]
+	crowd       *crowd
+	failed      failed
 
 	counts    [counters]atomic.Uint64
 	queues    atomic.Uint64 // names of observers' queues
@@ -106,6 +110,7 @@ func New(cfg Config, realms *core.Realms, log *slog.Logger) *Server {
 	}
 	s.anonymous.server, s.receivers.server = s, s
 	s.streams = adapters.NewServer(cfg.Limits, protocol, log, func(c *adapters.Conn) adapters.Protocol { return newConn(s, c) })
+	s.crowd = newCrowd(cfg.Limits.LoginTimeout, cfg.DTLSQuiet)
 	s.echo = newEchoes(s)
 	s.rates = newRates(broker, maxMetered)
 	s.leases = &leases{server: s, open: map[string]*lease{}, workers: map[workerKey]*worker{}, holders: map[holder]*share{}}
@@ -210,25 +215,28 @@ func (s *Server) ServeStream(l net.Listener) error { return s.streams.Serve(l) }
 // ServeConn takes over a connection from elsewhere: a pipe.
 func (s *Server) ServeConn(c net.Conn) { s.streams.ServeConn(c) }
 
-// Behind makes clients on streams come in by a door that other servers have, too.
-// Called before the first connection.
+// Behind makes clients on streams and over DTLS come in by a door that other servers
+// have, too. Called before the first connection.
 func (s *Server) Behind(d *adapters.Door) { s.streams.Behind(d) }
 
 // Unopened counts the connections that ended before the protocol began, by reason.
-func (s *Server) Unopened() map[string]uint64 { return s.streams.Unopened() }
+func (s *Server) Unopened() map[string]uint64 {
+	counts := s.streams.Unopened()
+	s.failed.addTo(counts)
+	return counts
+}
 
 // Refused counts the connections and requests that a limit turned away, by the
 // limit's name.
 func (s *Server) Refused() map[string]uint64 {
 	counts := s.streams.Refused()
-	counts["dtls"] = s.counts[countTurnedAway].Load()
 	counts["max_waiting"] = s.counts[countBusy].Load() + s.counts[countUnsent].Load()
 	return counts
 }
 
 // Told counts what went wrong, by a word for each.
 func (s *Server) Told() map[string]uint64 {
-	names := [counters]string{"unsent", "unheard", "retransmitted", "observer_lost", "malformed", "duplicate", "busy", "echo", "moved", "turned_away", "hurried", "lease_refused", "held_up"}
+	names := [counters]string{"unsent", "unheard", "retransmitted", "observer_lost", "malformed", "duplicate", "busy", "echo", "moved", "turned_away", "hurried", "lease_refused", "held_up", "put_out", "put_off"}
 	told := map[string]uint64{}
 	for i, name := range names {
 		told[name] = s.counts[i].Load()
@@ -244,7 +252,7 @@ func (s *Server) Kept() map[string]uint64 {
 	known, answers := s.ids.size()
 	leased := s.leases.size()
 	return map[string]uint64{"message_ids": uint64(known), "answer_bytes": uint64(answers),
-		"leases": uint64(leased.leases), "lease_bytes": uint64(leased.bytes),
+		"associations": uint64(s.crowd.size()), "leases": uint64(leased.leases), "lease_bytes": uint64(leased.bytes),
 		"observers": uint64(s.observers.Load()), "peers": uint64(peers), "rates": uint64(s.rates.size())}
 }
 

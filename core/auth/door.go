@@ -20,8 +20,13 @@ type Door struct {
 // NewDoor lets in the users of a file alone.
 func NewDoor(u *Users) *Door { return &Door{users: u, backoff: DefaultBackoffConfig()} }
 
-// Backoff is how those who fail are slowed down.
-func (d *Door) Backoff() BackoffConfig { return d.backoff }
+// Backoff is how those who fail are slowed down; the nil Door has the defaults.
+func (d *Door) Backoff() BackoffConfig {
+	if d == nil {
+		return DefaultBackoffConfig()
+	}
+	return d.backoff
+}
 
 // Users is how many the users file has.
 func (d *Door) Users() int { return d.users.Len() }
