@@ -16,7 +16,7 @@ func TestLimitNames(t *testing.T) {
 	bubble(t, func(h *house) {
 		counts := h.broker.Limited()
 		for _, name := range []string{
-			"user_connections", "messages", "bytes", "replayed", "queues", "bindings", "take_overs",
+			"user_connections", "messages", "bytes", "replayed", "queues", "bindings", "take_overs", "unacked_bytes",
 		} {
 			if n, ok := counts[name]; !ok || n != 0 {
 				t.Errorf("%s: %d, %v", name, n, ok)

@@ -71,12 +71,14 @@ const (
 	LimitQueues
 	LimitBindings
 	LimitTakeOvers
+	// LimitUnackedBytes is of a protocol: what may be out without acknowledgement.
+	LimitUnackedBytes
 	limits
 )
 
 // String is the limit as a metric's label: its setting.
 func (l Limit) String() string {
-	return [...]string{"user_connections", "messages", "bytes", "replayed", "queues", "bindings", "take_overs"}[l]
+	return [...]string{"user_connections", "messages", "bytes", "replayed", "queues", "bindings", "take_overs", "unacked_bytes"}[l]
 }
 
 // Limited counts how often somebody came to each limit: was refused, or had to
@@ -88,6 +90,9 @@ func (b *Broker) Limited() map[string]uint64 {
 	}
 	return counts
 }
+
+// Reached counts that the client came to a limit which its front-end keeps.
+func (s *Session) Reached(l Limit) { s.broker.limited[l].Add(1) }
 
 // reached counts, and is what the client is told.
 func (b *Broker) reached(l Limit, most int) error {

@@ -262,7 +262,7 @@ func everyVerbHasARow(t *testing.T, all []way) {
 		verbs[w.verb], actions[w.action] = true, true
 	}
 	// What these do is the client's own.
-	for _, free := range []string{"Admit", "Close", "Drops", "ID", "Keep", "Lasting", "Notes", "Origin", "Pace", "Principal", "Renew",
+	for _, free := range []string{"Admit", "Close", "Drops", "ID", "Keep", "Lasting", "Notes", "Origin", "Pace", "Principal", "Reached", "Renew",
 		"SetExpiry", "SetState", "Spend", "State", "Unregister"} {
 		verbs[free] = true
 	}

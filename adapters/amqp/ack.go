@@ -60,7 +60,7 @@ func (ch *channel) settle(tag uint64, multiple bool, o core.Outcome) error {
 func (ch *channel) finish(taken []heldMessage, o core.Outcome) {
 	c := ch.conn
 	ch.mu.Lock()
-	starved := ch.held.release(taken)
+	freed, starved := ch.held.release(taken)
 	ch.mu.Unlock()
 	for len(taken) > 0 {
 		from := taken[0].from
@@ -76,7 +76,15 @@ func (ch *channel) finish(taken []heldMessage, o core.Outcome) {
 	if len(ch.cancelled) > 0 {
 		ch.prune()
 	}
-	if starved {
+	ch.free(freed, starved)
+}
+
+// free lets those deliver that waited for what is not out any more.
+func (ch *channel) free(bytes int, starved bool) {
+	switch {
+	case ch.conn.unacked.Free(bytes):
+		ch.conn.resume(&ch.conn.batch)
+	case starved:
 		ch.resume()
 	}
 }

@@ -29,7 +29,7 @@ type Config struct {
 	// MaxConsumers is how many consumers a channel may have.
 	MaxConsumers int `toml:"max_consumers"`
 	// UnackedBytes is how many bytes of messages may be out for acknowledgement
-	// on one channel, whatever its prefetch.
+	// on all channels of a connection, whatever their prefetch.
 	UnackedBytes int `toml:"unacked_bytes"`
 	// TransactionOps bounds the publishes and acknowledgements that one
 	// transaction gathers, TransactionBytes the bytes of their messages.

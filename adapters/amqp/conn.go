@@ -50,7 +50,8 @@ type conn struct {
 	// published: the client did, and blocked knows.
 	published bool
 	scratch   scratch
-	closing   adapters.Alarm // until connection.close-ok
+	unacked   *adapters.Unacked // of all channels
+	closing   adapters.Alarm    // until connection.close-ok
 
 	channelMax uint16
 	last       *channel // the one of the last frame

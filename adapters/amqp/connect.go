@@ -194,6 +194,7 @@ func (c *conn) open(r *frame.Reader) error {
 		return err
 	}
 	c.session, c.realm, c.bodyMax = session, realm, min(c.cfg.MaxBody, realm.MaxMessage())
+	c.unacked = adapters.NewUnacked(c.cfg.UnackedBytes, func() { session.Reached(core.LimitUnackedBytes) })
 	c.channels = map[uint16]*channel{}
 	c.conn.OnRoom(c.resume)
 	// Twice the interval, for networks and for the wheel.

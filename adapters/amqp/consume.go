@@ -237,8 +237,10 @@ func (ch *channel) cancelAll() {
 		ch.endReply(s)
 	}
 	ch.mu.Lock()
+	freed := ch.held.bytes
 	ch.held = held{last: ch.held.last}
 	ch.mu.Unlock()
+	ch.free(freed, false)
 }
 
 // QueueGone implements core.QueueGone: the queue was deleted. The client is told

@@ -22,6 +22,9 @@ func (ch *channel) getMethod(r *frame.Reader) error {
 	if err != nil {
 		return err
 	}
+	if c := ch.conn; !noAck && c.unacked.Full() {
+		return refuse(frame.PreconditionFailed, "%d bytes are out for acknowledgement", c.unacked.Bytes())
+	}
 	s, d, ok, err := ch.pull(name, noAck)
 	if err != nil {
 		return ch.conn.faultOf(err, ch.conn.queueNoun(name))
@@ -99,7 +102,7 @@ func (ch *channel) sendGot(s *consumer, d core.Delivery) {
 	ch.held.last++
 	tag := ch.held.last
 	if !s.noAck {
-		ch.held.add(s, d)
+		c.unacked.Add(ch.held.add(s, d))
 	}
 	ch.mu.Unlock()
 	at := c.printed.find(d.Address())

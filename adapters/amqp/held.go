@@ -24,7 +24,7 @@ type held struct {
 	bytes int // of all that are not settled
 	last  uint64
 	limit int // basic.qos with global; 0: none
-	// starved: consumers were refused for one of these bounds.
+	// starved: consumers were refused for the limit.
 	starved bool
 }
 
@@ -37,21 +37,25 @@ func (ch *channel) hold(s *consumer, d core.Delivery) (tag uint64, ok bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	h := &ch.held
-	if !s.noAck && (h.limit > 0 && h.count >= h.limit || h.bytes >= ch.conn.cfg.UnackedBytes) {
+	if !s.noAck && h.limit > 0 && h.count >= h.limit {
 		h.starved = true
 		return 0, false
 	}
 	if !s.noAck && s.prefetch > 0 && s.out >= s.prefetch {
 		return 0, false
 	}
+	if !s.noAck && ch.conn.unacked.Full() {
+		return 0, false
+	}
 	h.last++
 	if !s.noAck {
-		h.add(s, d)
+		ch.conn.unacked.Add(h.add(s, d))
 	}
 	return h.last, true
 }
 
-func (h *held) add(s *consumer, d core.Delivery) {
+// add takes a delivery in under the last tag, and returns its bytes.
+func (h *held) add(s *consumer, d core.Delivery) int {
 	size := len(d.Payload) + heldCost
 	h.list = append(h.list, heldMessage{tag: h.last, seq: d.Seq, size: size, from: s})
 	h.live++
@@ -60,6 +64,7 @@ func (h *held) add(s *consumer, d core.Delivery) {
 	if !s.pull {
 		h.count++
 	}
+	return size
 }
 
 // take removes what an acknowledgement reaches, that tag or all up to it, and
@@ -147,17 +152,19 @@ func (h *held) restore(taken []heldMessage) {
 	sort.Slice(h.list, func(i, j int) bool { return h.list[i].tag < h.list[j].tag })
 }
 
-// release ends the counting of what take took. starved tells that others may
-// have waited for it. With the channel's mu held.
-func (h *held) release(taken []heldMessage) (starved bool) {
+// release ends the counting of what take took, and returns its bytes. starved
+// tells that others may have waited for it. With the channel's mu held.
+func (h *held) release(taken []heldMessage) (freed int, starved bool) {
 	for i := range taken {
-		h.bytes -= taken[i].size
+		freed += taken[i].size
 		s := taken[i].from
 		if s.out--; !s.pull {
 			h.count--
 		}
 	}
+	freed = min(freed, h.bytes) // what cancelAll let go of does not count again
+	h.bytes -= freed
 	starved = h.starved
 	h.starved = false
-	return starved
+	return freed, starved
 }

@@ -93,7 +93,7 @@ func (ch *channel) commit() {
 	t := ch.transaction
 	ch.transaction = &transaction{}
 	ch.mu.Lock()
-	starved := ch.held.release(t.taken)
+	freed, starved := ch.held.release(t.taken)
 	ch.mu.Unlock()
 	c := ch.conn
 	c.session.Apply(ch.lane, t.ops, func(_ bool, err error) {
@@ -113,9 +113,7 @@ func (ch *channel) commit() {
 		}
 	})
 	ch.prune()
-	if starved {
-		ch.resume()
-	}
+	ch.free(freed, starved)
 }
 
 // rollback forgets what was gathered; what was acknowledged is out again.

@@ -29,6 +29,7 @@ import (
 //
 //	== [AMQP-1.7.2.1] title
 //	set max_body = 10              a setting of this transcript
+//	broker clients.queues = 1      a setting of the broker
 //	user ann secret                may log in, nobody else
 //	a> connect                     the whole log-in, with a channel 1; words: user=, password=,
 //	                               vhost=, frame-max=, heartbeat=, channels=N, and capabilities by name
@@ -46,6 +47,7 @@ import (
 //	alarm disk on, alarm disk off
 //	shutdown                       the broker stops
 //	drops unroutable 1             what the broker counted so far
+//	limited queues 1               how often somebody came to a limit
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/amqp/*.txt")
 	if err != nil || len(files) == 0 {
@@ -110,11 +112,14 @@ func testPolicy(_ auth.Principal, _ auth.Action, o auth.Object) error {
 }
 
 func newTheatre(t *testing.T, cfg Config) *theatre {
+	return newTheatreWith(t, cfg, core.DefaultConfig())
+}
+
+func newTheatreWith(t *testing.T, cfg Config, set core.Config) *theatre {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	set := core.DefaultConfig()
 	set.MemoryMark = 0
 	broker := core.NewBroker(set, "/", local.New(log), testPolicy, log)
 	s := &theatre{t: t, cfg: cfg, broker: broker, server: New(cfg, core.NewRealms(broker), log),
@@ -153,7 +158,7 @@ func durations(setting string) string {
 }
 
 func play(t *testing.T, body string) {
-	cfg := DefaultConfig()
+	cfg, set := DefaultConfig(), core.DefaultConfig()
 	lines := strings.Split(body, "\n")
 	for _, line := range lines {
 		if setting, ok := strings.CutPrefix(line, "set "); ok {
@@ -161,11 +166,16 @@ func play(t *testing.T, body string) {
 				t.Fatalf("%s: %v", line, err)
 			}
 		}
+		if setting, ok := strings.CutPrefix(line, "broker "); ok {
+			if err := toml.Unmarshal([]byte(durations(setting)), &set); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+		}
 	}
-	s := newTheatre(t, cfg)
+	s := newTheatreWith(t, cfg, set)
 	defer s.end()
 	for i, line := range lines {
-		if line == "" || strings.HasPrefix(line, "set ") || strings.HasPrefix(line, "#") {
+		if line == "" || strings.HasPrefix(line, "set ") || strings.HasPrefix(line, "broker ") || strings.HasPrefix(line, "#") {
 			continue
 		}
 		if err := s.line(line); err != nil {
@@ -214,6 +224,11 @@ func (s *theatre) line(line string) error {
 		return s.server.Shutdown(context.Background())
 	case head == "drops":
 		return s.drops(rest)
+	case head == "limited":
+		name, count, _ := strings.Cut(rest, " ")
+		if n := s.broker.Limited()[name]; strconv.FormatUint(n, 10) != count {
+			return fmt.Errorf("%d", n)
+		}
 	default:
 		return errors.New("not understood")
 	}

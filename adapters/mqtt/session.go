@@ -231,6 +231,7 @@ func (s *session) send(src *source, d *core.Delivery, qos byte, waits bool) (id 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.full() || src.leaving.Load() {
+		s.reachedBytes(src)
 		s.starve(src)
 		return 0, false
 	}

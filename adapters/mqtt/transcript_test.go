@@ -144,7 +144,7 @@ func (s *theatre) shutdown() {
 }
 
 func play(t *testing.T, body string, version int) {
-	cfg := testConfig()
+	cfg, set := testConfig(), core.DefaultConfig()
 	lines := strings.Split(body, "\n")
 	for _, line := range lines {
 		if setting, ok := strings.CutPrefix(line, "set "); ok {
@@ -152,13 +152,18 @@ func play(t *testing.T, body string, version int) {
 				t.Fatalf("%s: %v", line, err)
 			}
 		}
+		if setting, ok := strings.CutPrefix(line, "broker "); ok {
+			if err := toml.Unmarshal([]byte(setting), &set); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+		}
 	}
-	s := newTheatre(t, cfg)
+	s := newTheatreWith(t, cfg, set)
 	s.version = version
 	defer s.end()
 	for n, line := range lines {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' ||
-			strings.HasPrefix(line, "set ") || strings.HasPrefix(line, "versions ") {
+			strings.HasPrefix(line, "set ") || strings.HasPrefix(line, "broker ") || strings.HasPrefix(line, "versions ") {
 			continue
 		}
 		if problem := s.step(line); problem != "" {
@@ -193,6 +198,11 @@ func (s *theatre) step(line string) (problem string) {
 			return err.Error()
 		}
 		time.Sleep(d)
+	case verb == "limited":
+		name, count, _ := strings.Cut(rest, " ")
+		if n := s.broker.Limited()[name]; strconv.FormatUint(n, 10) != count {
+			return "it was " + strconv.FormatUint(n, 10)
+		}
 	case verb == "shutdown":
 		s.shutdown()
 	case verb == "sys":

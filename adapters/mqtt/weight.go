@@ -27,6 +27,13 @@ func (f *flight) unloadAll() {
 	f.pages = 0
 }
 
+// reachedBytes counts a source that begins to wait for bytes. With mu held.
+func (s *session) reachedBytes(src *source) {
+	if s.quota > 0 && !src.starved && !src.leaving.Load() {
+		s.conn.session.Reached(core.LimitUnackedBytes)
+	}
+}
+
 // full tells that the client has to confirm something before it is sent more. One
 // message may always be out, however large. With mu held.
 func (s *session) full() bool {

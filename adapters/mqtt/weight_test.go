@@ -41,6 +41,31 @@ func TestUnackedBytes(t *testing.T) {
 	})
 }
 
+// [MQTT-4.4.0-1] a session that goes on counts what it sends again, and only that,
+// over a reconnect.
+func TestUnackedBytesOverAReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		cfg.UnackedBytes = 2 * pageSize
+		s := newTheatre(t, cfg)
+		defer s.end()
+		medium := strings.Repeat("y", pageSize)
+		s.must("a> connect id=a session=100", "a< connack ...", "a> subscribe id=1 f=t q=1", "a< suback id=1 codes=01",
+			"p> connect id=p", "p< connack ...")
+		for _, id := range []string{"1", "2", "3", "4"} {
+			s.must("p> publish topic=t qos=1 id="+id+" payload="+medium, "p< puback id="+id)
+		}
+		s.must("a< publish topic=t qos=1 id=1 payload="+medium, "a< publish topic=t qos=1 id=2 payload="+medium, "a< nothing",
+			"limited unacked_bytes 1", "a! drop",
+			"b> connect id=a session=100", "b< connack present ...",
+			"b< publish topic=t qos=1 id=1 dup payload="+medium, "b< publish topic=t qos=1 id=2 dup payload="+medium, "b< nothing",
+			"b> puback id=1", "b< publish topic=t qos=1 id=3 payload="+medium, "b< nothing", "b! drop",
+			"c> connect id=a session=100", "c< connack present ...",
+			"c< publish topic=t qos=1 id=2 dup payload="+medium, "c< publish topic=t qos=1 id=3 dup payload="+medium, "c< nothing",
+			"c> puback id=2", "c< publish topic=t qos=1 id=4 payload="+medium, "c> puback id=3", "c> puback id=4", "c< nothing")
+	})
+}
+
 // The sum follows each parcel, however it goes.
 func TestWeightOfAFlight(t *testing.T) {
 	var f flight

@@ -39,13 +39,14 @@ func (s *subscription) hold(d core.Delivery) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := &s.held
-	if s.prefetch > 0 && h.count >= s.prefetch || h.bytes >= s.conn.cfg.UnackedBytes {
+	if s.prefetch > 0 && h.count >= s.prefetch || s.conn.unacked.Full() {
 		return false
 	}
 	size := len(d.Payload) + heldCost
 	h.list = append(h.list, heldMessage{number: s.next + 1, seq: d.Seq, size: size})
 	h.count++
 	h.bytes += size
+	s.conn.unacked.Add(size)
 	return true
 }
 
@@ -119,13 +120,31 @@ func (s *subscription) setState(number uint64, to heldState) {
 	}
 }
 
-// forget settles a delivery that a transaction took.
-func (s *subscription) forget(number uint64) {
+// forget settles a delivery that a transaction took, and returns its bytes.
+func (s *subscription) forget(number uint64) (freed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i, ok := s.held.at(number); ok {
+		freed = s.held.list[i].size
 		s.held.settle(i)
 		s.held.tidy()
+	}
+	return freed
+}
+
+// forgetAll forgets what a subscription that ended had out.
+func (s *subscription) forgetAll() (freed int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	freed = s.held.bytes
+	s.held = held{}
+	return freed
+}
+
+// free lets those deliver that waited for bytes which are not out any more.
+func (c *conn) free(bytes int) {
+	if c.unacked.Free(bytes) {
+		c.resume(&c.batch)
 	}
 }
 
@@ -186,12 +205,15 @@ func (c *conn) ack(f *frame, o core.Outcome) error {
 		return c.settleLater(f, s, number, o)
 	}
 	s.mu.Lock()
+	before := s.held.bytes
 	seqs, ok := s.held.take(c.seqs[:0], number, s.mode == clientAck)
+	freed := before - s.held.bytes
 	s.mu.Unlock()
 	c.seqs = seqs
 	if !ok {
 		return notOut()
 	}
+	defer c.free(freed)
 	if f.has.holds(receiptHeader) {
 		c.settleForGood(f, s, o)
 		return nil

@@ -33,7 +33,7 @@ type Config struct {
 	// Prefetch is how many messages may be out for ACK on one subscription when the
 	// client does not say; 0 is no limit but UnackedBytes.
 	Prefetch int `toml:"prefetch"`
-	// UnackedBytes is how many bytes may be out for ACK on one subscription.
+	// UnackedBytes is how many bytes may be out for ACK on all subscriptions.
 	UnackedBytes int `toml:"unacked_bytes"`
 	// SubscriptionLength and SubscriptionBytes bound what waits for one topic
 	// subscription; beyond that the oldest messages are dropped.

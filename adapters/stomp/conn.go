@@ -50,6 +50,8 @@ type conn struct {
 	gathered       int                     // bytes in them
 	temporaries    map[string]string       // queue by destination
 
+	unacked *adapters.Unacked // on all subscriptions
+
 	mu         sync.Mutex
 	subs       map[string]*subscription // by id as written
 	numbers    map[uint64]*subscription

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"entrepot/adapters"
 	"entrepot/core"
 	"entrepot/core/auth"
 )
@@ -79,6 +80,7 @@ func (c *conn) connect(f *frame) error {
 		return err
 	}
 	c.session, c.lane = session, core.NewLane(&c.batch)
+	c.unacked = adapters.NewUnacked(c.cfg.UnackedBytes, func() { session.Reached(core.LimitUnackedBytes) })
 	c.frame.version = v
 	c.frame.limits = limits{headers: c.cfg.MaxHeaders, headerBytes: c.cfg.MaxHeaderBytes,
 		body: min(c.cfg.MaxBody, realm.MaxMessage())}

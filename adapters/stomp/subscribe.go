@@ -78,6 +78,7 @@ func (c *conn) detach(id string) *subscription {
 	c.mu.Unlock()
 	if s != nil {
 		s.consumer.Cancel(core.Requeue)
+		c.free(s.forgetAll())
 	}
 	return s
 }

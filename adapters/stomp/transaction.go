@@ -66,9 +66,11 @@ func (c *conn) begin(f *frame, id string, taken bool) error {
 func (c *conn) commit(f *frame, t *transaction) {
 	asked := f.has.holds(receiptHeader)
 	receipt := bytes.Clone(f.value(receiptHeader))
+	freed := 0
 	for _, m := range t.taken {
-		m.subscription.forget(m.number)
+		freed += m.subscription.forget(m.number)
 	}
+	defer c.free(freed)
 	session := c.session
 	if t.session != nil {
 		session = t.session

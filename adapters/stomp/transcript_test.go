@@ -28,6 +28,8 @@ import (
 //
 //	--- title
 //	--- config max_body = 10
+//	--- broker clients.queues = 1  a setting of the broker
+//	--- limited queues 1   how often somebody came to a limit
 //	--- user ann secret    may log in, nobody else
 //	--- a sends            the lines that follow, ^@ is NUL, ^M is CR, ^x41 any byte;
 //	                       the line end before the next step is not sent
@@ -53,6 +55,7 @@ type transcript struct {
 	clients map[string]*pipeClient
 	vars    map[string]string
 	cfg     Config
+	set     core.Config // the broker's
 }
 
 type pipeClient struct {
@@ -99,7 +102,7 @@ func titleOf(file, text string) string {
 }
 
 func runTranscript(t *testing.T, text string) {
-	tr := &transcript{t: t, clients: map[string]*pipeClient{}, vars: map[string]string{}, cfg: DefaultConfig()}
+	tr := &transcript{t: t, clients: map[string]*pipeClient{}, vars: map[string]string{}, cfg: DefaultConfig(), set: core.DefaultConfig()}
 	defer tr.end()
 	for i, step := range strings.Split("\n"+strings.TrimSuffix(text, "\n"), "\n--- ")[1:] {
 		head, body, _ := strings.Cut(step, "\n")
@@ -117,7 +120,7 @@ func runTranscript(t *testing.T, text string) {
 
 func (tr *transcript) start() {
 	log := slog.New(slog.DiscardHandler)
-	tr.broker = core.NewBroker(core.DefaultConfig(), "default", local.New(log), nil, log)
+	tr.broker = core.NewBroker(tr.set, "default", local.New(log), nil, log)
 	if err := tr.cfg.Validate(); err != nil {
 		tr.t.Fatal(err)
 	}
@@ -145,13 +148,10 @@ func (tr *transcript) step(head, body string) bool {
 	words := strings.Fields(head)
 	switch {
 	case words[0] == "config":
-		setting := duration.ReplaceAllStringFunc(strings.TrimPrefix(head, "config "), func(d string) string {
-			n, _ := time.ParseDuration(strings.Trim(d, `"`))
-			return fmt.Sprint(int64(n))
-		})
-		if err := toml.Unmarshal([]byte(setting), &tr.cfg); err != nil {
-			tr.t.Fatal(err)
-		}
+		tr.configure(strings.TrimPrefix(head, "config "), &tr.cfg)
+		return true
+	case words[0] == "broker":
+		tr.configure(strings.TrimPrefix(head, "broker "), &tr.set)
 		return true
 	case words[0] == "wait":
 		d, err := time.ParseDuration(words[1])
@@ -169,6 +169,12 @@ func (tr *transcript) step(head, body string) bool {
 			tr.t.Error(err)
 		}
 		synctest.Wait()
+		return true
+	}
+	if words[0] == "limited" {
+		if n := tr.broker.Limited()[words[1]]; fmt.Sprint(n) != words[2] {
+			tr.t.Errorf("%s: %d", head, n)
+		}
 		return true
 	}
 	if words[0] == "user" {
@@ -226,6 +232,16 @@ func (tr *transcript) step(head, body string) bool {
 		return false
 	}
 	return true
+}
+
+func (tr *transcript) configure(setting string, of any) {
+	setting = duration.ReplaceAllStringFunc(setting, func(d string) string {
+		n, _ := time.ParseDuration(strings.Trim(d, `"`))
+		return fmt.Sprint(int64(n))
+	})
+	if err := toml.Unmarshal([]byte(setting), of); err != nil {
+		tr.t.Fatal(err)
+	}
 }
 
 // duration is how settings are written in a file.

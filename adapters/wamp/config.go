@@ -31,6 +31,9 @@ type Config struct {
 	// Prefetch is how many messages of a queue may be out at one worker that does
 	// not say.
 	Prefetch int `toml:"prefetch"`
+	// UnackedBytes is how many bytes of messages of queues may be out at all workers
+	// of a session.
+	UnackedBytes int `toml:"unacked_bytes"`
 	// MetaKill and MetaModify let sessions end others and change their details by
 	// meta procedures.
 	MetaKill   bool `toml:"meta_kill"`
@@ -54,6 +57,7 @@ func DefaultConfig() Config {
 		QueueLength:      10_000,
 		QueueBytes:       64 << 20,
 		Prefetch:         16,
+		UnackedBytes:     64 << 20,
 	}
 }
 
@@ -75,6 +79,7 @@ func (c Config) Validate() error {
 		{"queue_length", int64(c.QueueLength), 1, 1 << 40},
 		{"queue_bytes", c.QueueBytes, 1, 1 << 50},
 		{"prefetch", int64(c.Prefetch), 1, 1_000_000},
+		{"unacked_bytes", int64(c.UnackedBytes), 1, 1 << 40},
 	} {
 		if n.value < n.low || n.value > n.high {
 			return fmt.Errorf("wamp: %s %d: from %d to %d", n.name, n.value, n.low, n.high)

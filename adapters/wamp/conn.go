@@ -62,6 +62,8 @@ type conn struct {
 	// events is the session's queue; its consumer is there after the first SUBSCRIBE.
 	events core.Consumer
 
+	unacked *adapters.Unacked // by all workers
+
 	mu         sync.Mutex
 	members    map[uint64]*membership // by subscription id
 	regs       map[uint64]*registration
@@ -80,6 +82,7 @@ type invocation struct {
 	call   *core.Invocation
 	worker *worker
 	seq    uint64
+	size   int // of a message, about
 }
 
 func newConn(s *Server, ac *adapters.Conn, e encoding, v *adapters.Visit) *conn {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gammazero/nexus/v3/wamp"
 
+	"entrepot/adapters"
 	"entrepot/core"
 	"entrepot/core/auth"
 	"entrepot/routing"
@@ -178,6 +179,7 @@ func (c *conn) join(h *hello, who auth.Principal) error {
 	}
 	i.others = ownDetails(h.details)
 	c.who.Store(i)
+	c.unacked = adapters.NewUnacked(c.cfg.UnackedBytes, func() { session.Reached(core.LimitUnackedBytes) })
 	c.conn.OnRoom(c.resume)
 	c.in.most = c.cfg.MaxMessage
 	c.conn.LoggedIn(c.cfg.MaxMessage+16, c.quiet())

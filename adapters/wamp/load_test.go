@@ -14,7 +14,7 @@ import (
 func stage(t *testing.T, cfg Config) *transcript {
 	e, _ := encodingOf("wamp.2.json")
 	s := &transcript{t: t, e: e, clients: map[string]*pipeClient{}, vars: map[string]any{}}
-	s.start(cfg)
+	s.start(cfg, core.DefaultConfig())
 	return s
 }
 

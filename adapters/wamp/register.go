@@ -243,7 +243,7 @@ func (c *conn) yield(m *message) error {
 	switch {
 	case !ok:
 	case i.worker != nil:
-		i.worker.settle(&c.batch, i.seq, core.Ack, progress)
+		c.settle(i, core.Ack, progress)
 	default:
 		p, err := c.answer(a, options)
 		if err != nil {
@@ -285,7 +285,7 @@ func (c *conn) failed(m *message) error {
 	switch {
 	case !ok:
 	case i.worker != nil:
-		i.worker.settle(&c.batch, i.seq, nackOf(string(uri), details), false)
+		c.settle(i, nackOf(string(uri), details), false)
 	default:
 		p, err := c.answer(a, details)
 		if err != nil {
@@ -317,6 +317,9 @@ func (c *conn) unregister(m *message) error {
 	case r != nil && c.session.Unregister(r.reg) == nil, w != nil:
 		if w != nil {
 			w.consumer.Cancel(core.Requeue)
+			if c.forget(w) {
+				c.resume(&c.batch)
+			}
 		}
 		c.done(wamp.UNREGISTERED, id)
 	default:

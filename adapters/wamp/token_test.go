@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"entrepot/core/auth/authtest"
+
+	"entrepot/core"
 )
 
 // A token is the ticket. When it expires a GOODBYE says so; another user's, and one
@@ -55,7 +57,7 @@ func TestTokens(t *testing.T) {
 func staged(t *testing.T, users ...string) *transcript {
 	e, _ := encodingOf("wamp.2.json")
 	s := &transcript{t: t, e: e, clients: map[string]*pipeClient{}, vars: map[string]any{}, users: users}
-	s.start(DefaultConfig())
+	s.start(DefaultConfig(), core.DefaultConfig())
 	return s
 }
 

@@ -29,6 +29,8 @@ import (
 //
 //	# the rule that the steps prove
 //	config meta_kill = true
+//	broker clients.queues = 1  of the broker
+//	limited queues 1     how often somebody came to a limit
 //	user ann secret      may log in, nobody else
 //	a joins              opens a session with every role and feature; $a is its id
 //	a joins as ann       the same, with the password "secret", as a client that can be
@@ -176,7 +178,8 @@ func TestTranscripts(t *testing.T) {
 func runTranscript(t *testing.T, sub, text string) {
 	e, _ := encodingOf(sub)
 	s := &transcript{t: t, e: e, clients: map[string]*pipeClient{}, vars: map[string]any{}}
-	cfg := DefaultConfig()
+	cfg, set := DefaultConfig(), core.DefaultConfig()
+	set.MaxMessage = 1 << 20
 	lines := strings.Split(text, "\n")
 	for _, line := range lines {
 		if set, ok := strings.CutPrefix(line, "config "); ok {
@@ -184,14 +187,19 @@ func runTranscript(t *testing.T, sub, text string) {
 				t.Fatal(err)
 			}
 		}
+		if setting, ok := strings.CutPrefix(line, "broker "); ok {
+			if err := toml.Unmarshal([]byte(setting), &set); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if u, ok := strings.CutPrefix(line, "user "); ok {
 			s.users = append(s.users, u)
 		}
 	}
-	s.start(cfg)
+	s.start(cfg, set)
 	defer s.end()
 	for i, line := range lines {
-		if line == "" || line[0] == '#' || strings.HasPrefix(line, "config ") || strings.HasPrefix(line, "user ") {
+		if line == "" || line[0] == '#' || strings.HasPrefix(line, "config ") || strings.HasPrefix(line, "broker ") || strings.HasPrefix(line, "user ") {
 			continue
 		}
 		if err := s.step(line); err != nil {
@@ -200,11 +208,9 @@ func runTranscript(t *testing.T, sub, text string) {
 	}
 }
 
-func (s *transcript) start(cfg Config) {
+func (s *transcript) start(cfg Config, set core.Config) {
 	log := slog.New(slog.DiscardHandler)
-	core1 := core.DefaultConfig()
-	core1.MaxMessage = 1 << 20
-	s.broker = core.NewBroker(core1, "/", local.New(log), nil, log)
+	s.broker = core.NewBroker(set, "/", local.New(log), nil, log)
 	if len(s.users) > 0 {
 		s.broker.SetDoor(auth.NewDoor(testUsers(s.t, s.users)))
 	}
@@ -264,6 +270,12 @@ func (s *transcript) step(line string) error {
 		return err
 	case "publish":
 		return s.publish(rest)
+	case "limited":
+		name, count, _ := strings.Cut(rest, " ")
+		if n := s.broker.Limited()[name]; fmt.Sprint(n) != count {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
 	}
 	c := s.clients[word]
 	switch verb, what, _ := strings.Cut(rest, " "); {

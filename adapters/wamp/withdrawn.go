@@ -64,6 +64,7 @@ func (c *conn) revokeRegistration(over *core.Registration) {
 // revokeConsumer ends a subscription to a queue, or the work on one.
 func (c *conn) revokeConsumer(over core.Consumer) {
 	var sub, reg uint64
+	var ended *worker
 	c.mu.Lock()
 	for id, t := range c.takers {
 		if t.consumer == over {
@@ -73,7 +74,7 @@ func (c *conn) revokeConsumer(over core.Consumer) {
 	}
 	for id, w := range c.workers {
 		if w.consumer == over {
-			reg = id
+			reg, ended = id, w
 			delete(c.workers, id)
 		}
 	}
@@ -85,6 +86,11 @@ func (c *conn) revokeConsumer(over core.Consumer) {
 	case sub != 0:
 		c.revoked(wamp.UNSUBSCRIBED, "subscription", sub)
 	case reg != 0:
+		if c.forget(ended) {
+			var b core.Batch
+			c.resume(&b)
+			b.Flush()
+		}
 		c.revoked(wamp.UNREGISTERED, "registration", reg)
 	}
 }

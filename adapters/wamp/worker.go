@@ -62,8 +62,11 @@ func (w *worker) Deliver(d core.Delivery) core.Verdict {
 	if !ok {
 		return core.Full
 	}
-	id, ok := w.hold(d.Seq)
-	if c.ended || !ok {
+	var id uint64
+	if ok = !c.ended; ok {
+		id, ok = w.hold(d)
+	}
+	if !ok {
 		c.conn.Outbox.Cancel()
 		return core.Full
 	}
@@ -77,17 +80,27 @@ func (w *worker) Deliver(d core.Delivery) core.Verdict {
 	return core.Held
 }
 
-// hold counts one more that is out; not ok at the prefetch.
-func (w *worker) hold(seq uint64) (id uint64, ok bool) {
+// heldCost is what a message that is out costs beside its payload, about.
+const heldCost = 100
+
+// hold counts one more that is out; not ok at the prefetch, or when too many bytes
+// are out.
+func (w *worker) hold(d core.Delivery) (id uint64, ok bool) {
 	c := w.conn
 	c.mu.Lock()
 	if w.out >= w.prefetch {
 		c.mu.Unlock()
 		return 0, false
 	}
+	if c.unacked.Full() {
+		c.mu.Unlock()
+		return 0, false
+	}
 	w.out++
 	c.mu.Unlock()
-	return c.hold(invocation{worker: w, seq: seq}), true
+	i := invocation{worker: w, seq: d.Seq, size: len(d.Payload) + heldCost}
+	c.unacked.Add(i.size)
+	return c.hold(i), true
 }
 
 func (w *worker) details(d core.Delivery) (all dict) {
@@ -101,15 +114,33 @@ func (w *worker) details(d core.Delivery) (all dict) {
 }
 
 // settle ends a message; progress says nothing of its end.
-func (w *worker) settle(b *core.Batch, seq uint64, o core.Outcome, progress bool) {
+func (c *conn) settle(i invocation, o core.Outcome, progress bool) {
 	if progress {
 		return
 	}
-	w.conn.mu.Lock()
-	w.out--
-	w.conn.mu.Unlock()
+	c.mu.Lock()
+	i.worker.out--
+	c.mu.Unlock()
 	// A queue that is gone settled it.
-	_ = w.consumer.Settle(b, o, seq)
+	_ = i.worker.consumer.Settle(&c.batch, o, i.seq)
+	if c.unacked.Free(i.size) {
+		c.resume(&c.batch)
+	}
+}
+
+// forget lets go of what a worker that ended had out: its answers are of no interest.
+// It tells whether others waited for that.
+func (c *conn) forget(w *worker) bool {
+	freed := 0
+	c.mu.Lock()
+	for id, i := range c.held {
+		if i.worker == w {
+			delete(c.held, id)
+			freed += i.size
+		}
+	}
+	c.mu.Unlock()
+	return c.unacked.Free(freed)
 }
 
 // nackOf is what an ERROR says of a message: it is refused for good (dead-lettered
