@@ -140,6 +140,9 @@ func (e endpoint) resource(i int) []string {
 // datagrams opens a socket that is connected to the server: a device of its own
 // address and port.
 func (e endpoint) datagrams(ctx context.Context) (net.Conn, error) {
+	if e.tls != nil {
+		return e.secureDatagrams(ctx)
+	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "udp", e.address)
 	if err != nil {

@@ -2,6 +2,9 @@ package bench
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -11,6 +14,7 @@ func Command() *cobra.Command {
 	o := DefaultOptions()
 	o.Publish = ""
 	var asJSON bool
+	var token string
 	c := &cobra.Command{
 		Use:   "bench {pair|fanout|idle|put|observe|devices} [URL]",
 		Short: "Measure a broker by URL: rate, processor time, memory, losses",
@@ -24,22 +28,29 @@ func Command() *cobra.Command {
   devices  --publishers CoAP devices with a socket each, a confirmable PUT --every second
 
 URL is mqtt://HOST:PORT, stomp://HOST:PORT or amqp://HOST:PORT and serves both sides unless --pub
-or --sub says otherwise; for the last three it is coap://HOST:PORT/PATH. With --pid the broker's processor time and memory are
+or --sub says otherwise; for the last three it is coap://HOST:PORT/PATH. With mqtts, stomps, amqps and
+coaps it is all over TLS or DTLS (--cafile, --cert, --key, --psk). A user whose password is not in the
+URL, where others could read it, has that of ENTREPOT_PASSWORD, or a token from --token. With --pid the broker's processor time and memory are
 read from /proc.`,
 		Example: `  entrepot bench pair mqtt://127.0.0.1:1883 --pid $(pidof mosquitto)
   entrepot bench pair --pub mqtt://127.0.0.1:1883 --sub stomp://127.0.0.1:61613
   entrepot bench fanout --publishers 1 --subscribers 50 --batch 1 --latency 16
   entrepot bench idle --connections 10000 --pid 4711
+  entrepot bench pair mqtts://ann@localhost --cafile certs/ca.pem --token ann.jwt
   entrepot bench put coap://127.0.0.1:5683/t/bench --publishers 8 --window 16`,
 		Args:         cobra.RangeArgs(1, 2),
 		SilenceUsage: true,
 	}
 	flags(c, &o)
+	c.Flags().StringVar(&token, "token", "", "`FILE` with a token that is the password of the URLs' user")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		o := o
 		o.Kind = args[0]
 		o.address(args[1:])
+		if err := o.proof(token); err != nil {
+			return err
+		}
 		r, err := Run(c.Context(), o)
 		if r.Kind == "" {
 			return err
@@ -51,6 +62,20 @@ read from /proc.`,
 		return errors.Join(err, write(c.OutOrStdout()))
 	}
 	return c
+}
+
+// proof reads the password that is not in the URLs.
+func (o *Options) proof(token string) error {
+	o.Password = os.Getenv("ENTREPOT_PASSWORD")
+	if token == "" {
+		return nil
+	}
+	text, err := os.ReadFile(token)
+	if err != nil {
+		return fmt.Errorf("token: %w", err)
+	}
+	o.Password = strings.TrimSpace(string(text))
+	return nil
 }
 
 // address fills in the sides that no flag named.
@@ -74,6 +99,10 @@ func flags(c *cobra.Command, o *Options) {
 	f := c.Flags()
 	f.StringVar(&o.Publish, "pub", o.Publish, "URL of the publishers' side")
 	f.StringVar(&o.Subscribe, "sub", o.Subscribe, "URL of the subscribers' side")
+	f.StringVar(&o.CAs, "cafile", "", "trust the CAs in `FILE` instead of the system's")
+	f.StringVar(&o.Cert, "cert", "", "show the broker the certificate in `FILE`")
+	f.StringVar(&o.Key, "key", "", "`FILE` of that certificate's key")
+	f.StringVar(&o.PSK, "psk", "", "coaps: `FILE` with NAME:KEY, the key in hex, in place of certificates")
 	f.IntVar(&o.Publishers, "publishers", o.Publishers, "number of publishers")
 	f.IntVar(&o.Subscribers, "subscribers", o.Subscribers, "number of subscribers")
 	f.IntVar(&o.Size, "size", o.Size, "bytes of payload, 16 at least")

@@ -4,7 +4,7 @@
 // order. It speaks MQTT (3.1.1 and 5), STOMP (1.0 to 1.2) and AMQP 0-9-1 on raw
 // sockets and works with any broker, not only with Entrepot. CoAP servers have runs
 // of their own (coap_run.go): clients that keep PUTs open, observers, and many
-// devices that are in no hurry.
+// devices that are in no hurry. All of it may be over TLS or DTLS (secure.go).
 //
 // There are three kinds of run. A pair run joins the i-th publisher to the
 // i-th subscriber over a topic of their own. A fan-out run has one topic for

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/url"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"entrepot/cmd/entrepot/internal/client"
 )
 
 // Protocols that the tool speaks.
@@ -30,24 +33,38 @@ type endpoint struct {
 	login    bool // the URL names a user
 	vhost    string
 	path     string // of a CoAP server's resources
+	secure   bool   // over TLS, or DTLS
+	tls      *tls.Config
+	psk      *sharedKey
+}
+
+// schemes are the beginnings of URLs, with the port where none is named.
+func schemes() map[string]endpoint {
+	return map[string]endpoint{
+		"mqtt": {protocol: protocolMQTT, address: "1883"}, "mqtts": {protocol: protocolMQTT, address: "8883", secure: true},
+		"stomp": {protocol: protocolSTOMP, address: "61613"}, "stomps": {protocol: protocolSTOMP, address: "61614", secure: true},
+		"amqp": {protocol: protocolAMQP, address: "5672"}, "amqps": {protocol: protocolAMQP, address: "5671", secure: true},
+		"coap": {protocol: protocolCOAP, address: "5683"}, "coaps": {protocol: protocolCOAP, address: "5684", secure: true},
+	}
 }
 
 // parseEndpoint reads mqtt://[user[:password]@]host[:port] or the same with
-// stomp or amqp, whose path names the virtual host, and coap://host[:port]/path.
+// stomp or amqp, whose path names the virtual host, and coap://host[:port]/path;
+// with an s behind it, each is over TLS, and coaps over DTLS.
 func parseEndpoint(text string) (endpoint, error) {
 	u, err := url.Parse(text)
 	if err != nil {
 		return endpoint{}, fmt.Errorf("broker address: %w", err)
 	}
-	ports := map[string]string{protocolMQTT: "1883", protocolSTOMP: "61613", protocolAMQP: "5672", protocolCOAP: "5683"}
-	port, known := ports[u.Scheme]
+	e, known := schemes()[u.Scheme]
+	port := e.address
 	if !known || u.Hostname() == "" {
-		return endpoint{}, fmt.Errorf("broker address %q: not mqtt://HOST[:PORT], stomp://HOST[:PORT], amqp://HOST[:PORT] or coap://HOST[:PORT]/PATH", text)
+		return endpoint{}, fmt.Errorf("broker address %q: not mqtt://HOST[:PORT], stomp://HOST[:PORT], amqp://HOST[:PORT] or coap://HOST[:PORT]/PATH (mqtts, stomps, amqps, coaps)", u.Redacted())
 	}
 	if p := u.Port(); p != "" {
 		port = p
 	}
-	e := endpoint{protocol: u.Scheme, address: net.JoinHostPort(u.Hostname(), port), vhost: "/"}
+	e.address, e.vhost = net.JoinHostPort(u.Hostname(), port), "/"
 	if u.User != nil {
 		e.login, e.user = true, u.User.Username()
 		e.password, _ = u.User.Password()
@@ -58,7 +75,7 @@ func parseEndpoint(text string) (endpoint, error) {
 		e.vhost = p
 	}
 	if strings.ContainsAny(e.user+e.password+e.vhost, "\r\n\x00") {
-		return endpoint{}, fmt.Errorf("broker address %q: a line break in user, password or path", text)
+		return endpoint{}, fmt.Errorf("broker address %q: a line break in user, password or path", u.Redacted())
 	}
 	return e, nil
 }
@@ -94,6 +111,14 @@ func (e endpoint) dial(ctx context.Context, source, buffer int) (*link, error) {
 	conn, err := d.DialContext(ctx, "tcp", e.address)
 	if err != nil {
 		return nil, fmt.Errorf("broker %s: %w", e.address, err)
+	}
+	if e.tls != nil {
+		ctx, cancel := context.WithTimeoutCause(ctx, dialTime, client.ErrTimeout)
+		defer cancel()
+		if conn, err = client.Handshake(ctx, conn, e.tls); err != nil {
+			return nil, fmt.Errorf("broker %s: %w", e.address, err)
+		}
+		return &link{conn: conn, in: make([]byte, buffer)}, nil
 	}
 	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {

@@ -39,7 +39,7 @@ type scanner func(b []byte) (int, error)
 // may come from another.
 type link struct {
 	conn     net.Conn
-	raw      syscall.RawConn
+	raw      syscall.RawConn // nil: over TLS
 	in       []byte
 	held     int    // bytes of in that hold something
 	out      []byte // what a scanner wants to be sent after a read
@@ -114,6 +114,19 @@ func (l *link) room() error {
 	copy(in, l.in)
 	l.in = in
 	return nil
+}
+
+// pumpConn is pump for a connection that is more than a socket.
+func (l *link) pumpConn(scan scanner) error {
+	for {
+		if err := l.feed(scan); err != nil {
+			return err
+		}
+		n, err := l.conn.Read(l.in[l.held:])
+		if l.held += n; err != nil {
+			return closedAs(err)
+		}
+	}
 }
 
 // interrupt ends a pump and any waiting write.

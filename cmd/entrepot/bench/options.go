@@ -39,6 +39,13 @@ type Options struct {
 	// server is coap://HOST:PORT/PATH, and its resources are PATH/0, PATH/1 ….
 	// An empty one is the same as the other.
 	Publish, Subscribe string
+	// CAs, Cert and Key are files for URLs with TLS: mqtts, stomps, amqps, and
+	// coaps, which is DTLS. CAs may have signed the broker's certificate; without,
+	// those that the system trusts. The others are the client's own. PSK is a file
+	// with NAME:KEY, the key in hex, for coaps in place of certificates.
+	CAs, Cert, Key, PSK string
+	// Password is that of the URLs' users who have none there.
+	Password string
 	// Publishers and Subscribers are numbers of connections. A pair run has as
 	// many of one as of the other.
 	Publishers, Subscribers int
@@ -145,7 +152,12 @@ func (o *Options) complete() (publish, subscribe endpoint, err error) {
 	if subscribe, err = parseEndpoint(o.Subscribe); err != nil {
 		return publish, subscribe, err
 	}
-	err = errors.Join(o.checkNumbers(), o.checkWords(), o.checkCoap(publish, subscribe))
+	for _, e := range []*endpoint{&publish, &subscribe} {
+		if e.login && e.password == "" {
+			e.password = o.Password
+		}
+	}
+	err = errors.Join(o.checkNumbers(), o.checkWords(), o.checkCoap(publish, subscribe), o.secure(&publish, &subscribe))
 	return publish, subscribe, err
 }
 

@@ -14,6 +14,9 @@ import (
 // the socket turned readable. So a read that did not fill the buffer need not
 // be followed by one that finds nothing, which Conn.Read does for each wait.
 func (l *link) pump(scan scanner) error {
+	if l.raw == nil {
+		return l.pumpConn(scan)
+	}
 	if err := l.feed(scan); err != nil {
 		return err
 	}

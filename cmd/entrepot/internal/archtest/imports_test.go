@@ -50,7 +50,7 @@ func libraries() []rule {
 		{"github.com/gammazero/nexus/v3/wamp", []string{"adapters/wamp"}},
 		{"github.com/gorilla/websocket", []string{"adapters"}},
 		{"github.com/plgd-dev/go-coap/v3/...", []string{"adapters/coap"}},
-		{"github.com/pion/dtls/v3", []string{"adapters/coap"}},
+		{"github.com/pion/dtls/v3", []string{"adapters/coap", "cmd/entrepot/bench"}},
 		{"github.com/fxamacker/cbor/v2", []string{"adapters/coap"}},
 		{"github.com/cockroachdb/pebble/v2...", []string{"core/store"}},
 		{"github.com/plus3it/gorecurcopy", []string{"core/store"}},

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -35,11 +36,7 @@ type Options struct {
 	Host string
 	// Socket is a unix socket to connect to instead of the URL's address.
 	Socket string
-	// CAs is a file of the CAs that may have signed the broker's certificate; empty
-	// means those that the system trusts.
-	CAs string
-	// Cert and Key are files of the client's own certificate; empty: none.
-	Cert, Key string
+	Trust
 	// Prefetch is how many messages may be on their way unacknowledged; 0
 	// leaves it to the broker. MQTT 3.1.1 cannot say it.
 	Prefetch int
@@ -88,6 +85,13 @@ func Dial(ctx context.Context, u URL, o Options) (Conn, error) {
 	if o.Socket != "" {
 		network, address = "unix", o.Socket
 	}
+	var secrets *tls.Config
+	if u.TLS {
+		var err error
+		if secrets, err = o.Config(u.Address, u.Protocol); err != nil {
+			return nil, err
+		}
+	}
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, network, address)
 	switch {
@@ -99,8 +103,8 @@ func Dial(ctx context.Context, u URL, o Options) (Conn, error) {
 	// Log-in ends with ctx, however little the broker says.
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if u.TLS {
-		if nc, err = secure(ctx, nc, u, o); err != nil {
+	if secrets != nil {
+		if nc, err = Handshake(ctx, nc, secrets); err != nil {
 			return nil, fmt.Errorf("broker %s: %w", address, err)
 		}
 	}
