@@ -43,6 +43,9 @@ each as NAME.pem with its key NAME.key, which only its owner may read. A CA that
 is in DIR already signs the new ones; no file is overwritten, and a certificate
 that is there is left as it is.
 
+A client that shows the certificate of --client NAME is the user NAME where the
+settings say user = "{cn}" under [auth.certificate].
+
 Whoever has ca.key can make certificates that the broker takes: keep it where
 clients do not get at it. For a broker that others rely on, have a CA of your own.`,
 		Example: `  entrepot certs certs
