@@ -102,6 +102,7 @@ func NewBroker(cfg Config, realm string, e Engine, p auth.Policy, log *slog.Logg
 		protocols: map[string]*protocol{},
 	}
 	b.rule(p)
+	b.bound()
 	return b
 }
 

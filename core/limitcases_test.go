@@ -17,6 +17,7 @@ func TestLimitNames(t *testing.T) {
 		counts := h.broker.Limited()
 		for _, name := range []string{
 			"user_connections", "messages", "bytes", "replayed", "queues", "bindings", "take_overs", "unacked_bytes",
+			"queues_in_all", "exchanges_in_all", "user_queues",
 		} {
 			if n, ok := counts[name]; !ok || n != 0 {
 				t.Errorf("%s: %d, %v", name, n, ok)

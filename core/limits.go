@@ -30,6 +30,12 @@ type ClientConfig struct {
 	// Queues and Bindings are how many one connection may have made.
 	Queues   int `toml:"queues"`
 	Bindings int `toml:"bindings"`
+	// QueuesInAll and ExchangesInAll are how many named queues and exchanges the realm
+	// may have, UserQueues how many of those queues one user may have made; anonymous
+	// clients are not counted.
+	QueuesInAll    int `toml:"queues_in_all"`
+	ExchangesInAll int `toml:"exchanges_in_all"`
+	UserQueues     int `toml:"user_queues"`
 	// TakeOvers is how many times a session may be taken over at once before the
 	// next who does so has to wait, longer each time. One is forgotten in every
 	// three seconds.
@@ -38,7 +44,8 @@ type ClientConfig struct {
 
 // defaultClientConfig is what runs when nothing is set.
 func defaultClientConfig() ClientConfig {
-	return ClientConfig{Burst: 2 * time.Second, Replayed: 100_000, Queues: 10_000, Bindings: 100_000, TakeOvers: 5}
+	return ClientConfig{Burst: 2 * time.Second, Replayed: 100_000, Queues: 10_000, Bindings: 100_000,
+		QueuesInAll: 100_000, ExchangesInAll: 10_000, TakeOvers: 5}
 }
 
 // Validate returns an error wrapping ErrInvalid for a setting that makes no sense.
@@ -48,7 +55,8 @@ func (c ClientConfig) Validate() error {
 		value int
 	}{
 		{"user_connections", c.UserConnections}, {"messages", c.Messages}, {"bytes", c.Bytes}, {"replayed", c.Replayed},
-		{"queues", c.Queues}, {"bindings", c.Bindings}, {"take_overs", c.TakeOvers},
+		{"queues", c.Queues}, {"bindings", c.Bindings},
+		{"queues_in_all", c.QueuesInAll}, {"exchanges_in_all", c.ExchangesInAll}, {"user_queues", c.UserQueues}, {"take_overs", c.TakeOvers},
 	} {
 		if n.value < 0 {
 			return invalid("clients: %s %d: not negative", n.name, n.value)
@@ -73,12 +81,16 @@ const (
 	LimitTakeOvers
 	// LimitUnackedBytes is of a protocol: what may be out without acknowledgement.
 	LimitUnackedBytes
+	LimitQueuesInAll
+	LimitExchangesInAll
+	LimitUserQueues
 	limits
 )
 
 // String is the limit as a metric's label: its setting.
 func (l Limit) String() string {
-	return [...]string{"user_connections", "messages", "bytes", "replayed", "queues", "bindings", "take_overs", "unacked_bytes"}[l]
+	return [...]string{"user_connections", "messages", "bytes", "replayed", "queues", "bindings", "take_overs", "unacked_bytes",
+		"queues_in_all", "exchanges_in_all", "user_queues"}[l]
 }
 
 // Limited counts how often somebody came to each limit: was refused, or had to

@@ -11,6 +11,7 @@ import (
 	"entrepot/core"
 	"entrepot/core/auth"
 	"entrepot/core/local"
+	"entrepot/routing"
 )
 
 // limitedHouse is a house whose clients have limits.
@@ -381,6 +382,67 @@ func TestIdleMeter(t *testing.T) {
 			if !idle() {
 				t.Errorf("%+v: not idle", c)
 			}
+		}
+	})
+}
+
+// Queues of the realm and of a user are counted until they go, however they do:
+// deleted, by their consumer's or session's end, by expiry. It shows fault 26.
+func TestQueuesInAllAndOfAUser(t *testing.T) {
+	set := func(c *core.ClientConfig) { c.QueuesInAll, c.UserQueues = 4, 2 }
+	limitedHouse(t, set, func(h *house) {
+		ann, _ := h.connect("ann", of("ann", auth.Limits{}))
+		bob, _ := h.connect("bob", of("bob", auth.Limits{}))
+		none, _ := h.connect("none")
+		declare := func(s *core.Session, name string, edit func(*core.QueueSpec)) error {
+			q := core.QueueSpec{Key: core.Named(name)}
+			if edit != nil {
+				edit(&q)
+			}
+			_, err := s.DeclareQueue(h.ctx, q)
+			return err
+		}
+		h.must(declare(ann, "a1", nil))
+		h.must(declare(ann, "a2", func(q *core.QueueSpec) { q.Args.Expires = time.Second }))
+		h.must(declare(ann, "a1", nil))
+		h.wantError(declare(ann, "a3", nil), core.ErrLimit)
+		other, _ := h.connect("ann2", of("ann", auth.Limits{}))
+		h.wantError(declare(other, "a3", nil), core.ErrLimit)
+		h.must(declare(other, "a1", nil)) // it is there
+		h.must(declare(bob, "b1", func(q *core.QueueSpec) { q.AutoDelete = true }))
+		h.must(declare(none, "n1", func(q *core.QueueSpec) { q.Exclusive = true }))
+		h.wantError(declare(none, "n2", nil), core.ErrLimit)
+		h.queue(none, "none") // no named one
+		time.Sleep(3 * time.Second)
+		h.must(declare(ann, "a3", nil)) // one of hers expired
+		h.wantError(declare(none, "n2", nil), core.ErrLimit)
+		c, err := bob.Consume(h.ctx, core.Named("b1"), core.ConsumeOptions{}, receiver(func(core.Delivery) core.Verdict { return core.Settled }))
+		h.must(err)
+		c.Cancel(core.Requeue)
+		h.must(declare(bob, "b2", nil))
+		none.SetExpiry(0)
+		none.Close(core.CloseNormal)
+		h.must(declare(bob, "b3", nil))
+		_, err = bob.DeleteQueue(h.ctx, core.Named("a1"), core.DeleteOptions{})
+		h.must(err)
+		h.must(declare(ann, "a4", nil))
+		if u, all := h.limited(core.LimitUserQueues), h.limited(core.LimitQueuesInAll); u != 2 || all != 2 {
+			t.Errorf("counted %d of users, %d in all", u, all)
+		}
+	})
+}
+
+// Exchanges are counted beside those that every realm has.
+func TestExchangesInAll(t *testing.T) {
+	limitedHouse(t, func(c *core.ClientConfig) { c.ExchangesInAll = 1 }, func(h *house) {
+		s, _ := h.connect("a")
+		h.must(s.DeclareExchange(h.ctx, core.ExchangeSpec{Name: "x", Kind: routing.Direct}))
+		h.must(s.DeclareExchange(h.ctx, core.ExchangeSpec{Name: "x", Kind: routing.Direct}))
+		h.wantError(s.DeclareExchange(h.ctx, core.ExchangeSpec{Name: "y", Kind: routing.Direct}), core.ErrLimit)
+		h.must(s.DeleteExchange(h.ctx, "x", false))
+		h.must(s.DeclareExchange(h.ctx, core.ExchangeSpec{Name: "y", Kind: routing.Direct}))
+		if n := h.limited(core.LimitExchangesInAll); n != 1 {
+			t.Errorf("counted %d", n)
 		}
 	})
 }

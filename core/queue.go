@@ -98,6 +98,8 @@ type QueueSpec struct {
 	// Drops counts what the queue drops; nil counts for the broker.
 	Drops *Drops
 	By    SessionID
+	// User is whose queues it counts among; "" is nobody's. Stamped by Session.
+	User string
 }
 
 // QueueInfo is what declare tells.

@@ -271,7 +271,7 @@ func (s *Session) declareQueue(ctx context.Context, q QueueSpec) (QueueInfo, err
 		return QueueInfo{}, err
 	}
 	defer s.verbs.RUnlock()
-	q.By = s.ID()
+	q.By, q.User = s.ID(), s.Principal().User
 	if q.Drops == nil {
 		q.Drops = s.drops
 	}

@@ -49,6 +49,7 @@ type queueRecord struct {
 	Exclusive  bool `json:",omitempty"`
 	AutoDelete bool `json:",omitempty"`
 	By         core.SessionID
+	User       string `json:",omitempty"`
 	Args       []byte `json:",omitempty"` // core.AppendHeaders of what was declared
 	Levels     int    `json:",omitempty"` // x-max-priority, where a policy gave it
 }
@@ -124,7 +125,7 @@ func (d *disk) harden(q *queue) {
 }
 
 func queueOnDisk(q *queue) []byte {
-	return record(queueRecord{Number: q.shelf.spool.queue, Exclusive: q.exclusive, AutoDelete: q.autoDelete, By: q.by,
+	return record(queueRecord{Number: q.shelf.spool.queue, Exclusive: q.exclusive, AutoDelete: q.autoDelete, By: q.by, User: q.user,
 		Args: core.AppendHeaders(nil, q.declared().Headers()), Levels: q.ruledLevels()})
 }
 

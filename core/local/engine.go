@@ -50,6 +50,7 @@ type Engine struct {
 	exchanges map[string]*exchange
 	queues    map[core.QueueKey]*queue
 	bindings  int
+	census    census
 }
 
 var _ core.Engine = (*Engine)(nil)
@@ -166,7 +167,11 @@ func (e *Engine) DeclareQueue(_ context.Context, s core.QueueSpec) (core.QueueIn
 	if err := errors.Join(supported(s.Key, s.Args), s.Args.DeadLetter.Validate()); err != nil {
 		return core.QueueInfo{}, fmt.Errorf("%v: %w", s.Key, err)
 	}
+	if err := e.census.roomForQueue(&s); err != nil {
+		return core.QueueInfo{}, fmt.Errorf("%v: %w", s.Key, err)
+	}
 	q = newQueue(e, s)
+	e.census.count(q, 1)
 	e.disk.addQueue(q)
 	e.queues[s.Key] = q
 	e.named(s.Key)
@@ -224,6 +229,7 @@ func (e *Engine) remove(q *queue, o closing) (int, error) {
 		return 0, err
 	}
 	delete(e.queues, q.key)
+	e.census.count(q, -1)
 	gone := e.router.RemoveQueue(q)
 	for _, rb := range gone {
 		e.bindings--

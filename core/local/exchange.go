@@ -91,6 +91,9 @@ func (e *Engine) DeclareExchange(_ context.Context, s core.ExchangeSpec) error {
 	case have != nil:
 		return &core.ExchangeError{Exchange: s.Name, Err: have.differs(&s)}
 	}
+	if err := e.census.room(core.LimitExchangesInAll, len(e.exchanges)-len(standard()), e.census.Exchanges); err != nil {
+		return fmt.Errorf("exchange %q: %w", s.Name, err)
+	}
 	if err := e.router.Declare(s.Name, s.Kind, s.Alternate); err != nil {
 		return fmt.Errorf("exchange %q: %w: %w", s.Name, core.ErrInvalid, err)
 	}

@@ -27,6 +27,7 @@ type queue struct {
 
 	durable               atomic.Bool
 	exclusive, autoDelete bool
+	user                  string // whose it is; "": nobody's
 
 	mu        sync.Mutex
 	ready     line     // never handed over
@@ -71,7 +72,7 @@ type queue struct {
 }
 
 func newQueue(e *Engine, s core.QueueSpec) *queue {
-	q := &queue{engine: e, key: s.Key, drops: s.Drops, by: s.By, exclusive: s.Exclusive, autoDelete: s.AutoDelete}
+	q := &queue{engine: e, key: s.Key, drops: s.Drops, by: s.By, user: s.User, exclusive: s.Exclusive, autoDelete: s.AutoDelete}
 	q.durable.Store(s.Durable)
 	q.rule(&s.Args)
 	if s.Key.Kind == core.NamedQueue {

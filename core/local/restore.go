@@ -94,7 +94,8 @@ func (e *Engine) restoreQueues(d *disk) error {
 			return fmt.Errorf("%v on disk: %w", k, err)
 		}
 		q := newQueue(e, core.QueueSpec{Key: k, Durable: true, Exclusive: r.Exclusive, AutoDelete: r.AutoDelete,
-			Args: args, By: r.By})
+			Args: args, By: r.By, User: r.User})
+		e.census.count(q, 1)
 		q.keepLevels(r.Levels)
 		q.shelf = newShelf(q, &spool{store: d.store, space: d.space, queue: r.Number, boot: d.boot})
 		d.next = max(d.next, r.Number)
