@@ -35,7 +35,7 @@ type matrixHouse struct {
 	seen []string // by the observer: where, and the payload
 }
 
-// newMatrixHouse: clients of all protocols but CoAP have to log in.
+// newMatrixHouse: clients of all protocols have to log in, but of CoAP over UDP.
 func newMatrixHouse(t *testing.T, row *matrixRow, rules string) *matrixHouse {
 	t.Helper()
 	h := &matrixHouse{T: t, engine: local.New(quietLog())}
@@ -45,8 +45,9 @@ func newMatrixHouse(t *testing.T, row *matrixRow, rules string) *matrixHouse {
 	}
 	h.stage = &stage{broker: newBroker(set), actors: map[string]actor{}, made: map[string]string{}}
 	users := filepath.Join(t.TempDir(), "users")
-	h.must(os.WriteFile(users, []byte("ann:"+hashed+"\nroot:"+hashed+"\n"), 0o600))
-	door, err := rights.Config{Users: users, Anonymous: []string{"coap"}, Backoff: rights.DefaultBackoffConfig()}.Door()
+	h.must(os.WriteFile(users, []byte("ann:"+hashed+" psk=30313233343536373839616263646566\nroot:"+hashed+"\n"), 0o600))
+	door, err := rights.Config{Users: users, Anonymous: []string{"coap"}, Backoff: rights.DefaultBackoffConfig(),
+		Certificate: rights.CertificateConfig{User: "{cn}"}}.Door()
 	h.must(err)
 	h.stage.broker.core.SetDoor(door)
 	r, err := rights.ParseRules([]byte(rules))

@@ -30,6 +30,7 @@ type matrixRow struct {
 	does     []string
 	refusal  string
 	effect   string
+	carrier  string // of CoAP: "" is UDP, where clients are nobody; else what is behind its connect
 }
 
 // absent is a combination that a protocol does not have.
@@ -41,10 +42,19 @@ func (r *matrixRow) String() string {
 
 // who is the client in rules.
 func (r *matrixRow) who() string {
-	if r.protocol == "coap" {
+	if r.protocol == "coap" && r.carrier == "" {
 		return "anonymous"
 	}
 	return "user:ann"
+}
+
+// carriers are the ways by which the row is played, by a name: over DTLS and TLS
+// CoAP's clients have proved who they are, by a key and a certificate.
+func (r *matrixRow) carriers() map[string]string {
+	if r.protocol != "coap" {
+		return map[string]string{r.protocol: ""}
+	}
+	return map[string]string{"coap": "", "coap over DTLS": " login=ann psk=0123456789abcdef", "coap over TLS": " login=ann certificate"}
 }
 
 // kind is what the rule is about, as auth has it.
@@ -137,7 +147,7 @@ func (r *matrixRow) play(t *testing.T, rules string) (p played) {
 		h := newMatrixHouse(t, r, rules)
 		defer h.leave()
 		var log strings.Builder
-		login := map[string]string{"stomp": " login:ann passcode:secret", "coap": ""}
+		login := map[string]string{"stomp": " login:ann passcode:secret", "coap": r.carrier}
 		words, ok := login[r.protocol]
 		if !ok {
 			words = " login=ann password=secret"
@@ -244,10 +254,14 @@ func (r *matrixRow) check(t *testing.T) {
 func TestRightsMatrix(t *testing.T) {
 	rows, none := readMatrix(t)
 	for _, r := range rows {
-		t.Run(fmt.Sprintf("%s/%s/%d", r.protocol, r.action, r.line), func(t *testing.T) {
-			t.Parallel()
-			r.check(t)
-		})
+		for name, carrier := range r.carriers() {
+			t.Run(fmt.Sprintf("%s/%s/%d", name, r.action, r.line), func(t *testing.T) {
+				t.Parallel()
+				as := *r
+				as.carrier = carrier
+				as.check(t)
+			})
+		}
 	}
 	everyWayHasARow(t, rows, none)
 }
