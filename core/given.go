@@ -91,6 +91,8 @@ func publishAction(a Address) (auth.Action, auth.Object) {
 // under keys that are not known: all that may be published there.
 func intoAsks(exchange string) asked {
 	switch exchange {
+	case DefaultExchange:
+		return asked{auth.Publish, auth.Object{Kind: auth.Queue, Whole: true}}
 	case TopicExchange:
 		return asked{auth.Publish, auth.Object{Kind: auth.Topic, Name: "#", Whole: true}}
 	case RPCExchange:
@@ -167,6 +169,9 @@ func (r *ruling) ask(b *Broker, who *auth.Principal, q asked) error {
 	}
 	b.log.Debug("refused by policy", "user", who.User, "client", who.ClientID,
 		"action", q.action.String(), "object", q.object.Name, "reason", err)
+	if q.object.Kind == auth.Queue && q.object.Whole {
+		return fmt.Errorf("%s to every queue: %w", q.action, ErrNotAllowed)
+	}
 	return fmt.Errorf("%s %q: %w", q.action, q.object.Name, ErrNotAllowed)
 }
 

@@ -174,6 +174,12 @@ func queueing() []way {
 				_, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named("new"), Args: args})
 				return err
 			}},
+		{"dead letters by their own keys", "DeclareQueue", auth.Publish, declare + "\nallow user:ann consume queue:*\nallow user:ann publish queue:*",
+			"deny user:ann publish queue:in\nallow user:ann publish exchange:*", func(h *house, s *core.Session) error {
+				args := core.QueueArgs{DeadLetter: &core.DeadLetter{Exchange: core.DefaultExchange}}
+				_, err := s.DeclareQueue(h.ctx, core.QueueSpec{Key: core.Named("new"), Args: args})
+				return err
+			}},
 		{"declare an exchange", "DeclareExchange", auth.Declare, exchange, noExchange, func(h *house, s *core.Session) error {
 			return s.DeclareExchange(h.ctx, core.ExchangeSpec{Name: "new", Kind: routing.Fanout})
 		}},

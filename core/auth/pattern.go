@@ -164,9 +164,10 @@ func (p *pattern) covers(who *Principal, q *question) bool {
 	return globs(p.name, q.name)
 }
 
-// overlaps tells whether the pattern stands for a part of a filter.
+// overlaps tells whether the pattern stands for a part of a filter, or of every
+// queue.
 func (p *pattern) overlaps(who *Principal, q *question) bool {
-	if p.any {
+	if p.any || p.name != "" {
 		return true
 	}
 	f, ok := p.filterOf(who)

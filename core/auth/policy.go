@@ -65,7 +65,7 @@ type Object struct {
 	Name string
 	// Whole asks of a filter whether all of it may be had. Without it a filter
 	// may be had of which a part is denied, whose topics are then asked about
-	// one by one.
+	// one by one. A queue without a name is, with it, every queue.
 	Whole bool
 	// Own asks whether it is, beside all else, the client's own: given to it by a
 	// rule about its name.

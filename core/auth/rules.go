@@ -150,7 +150,7 @@ func (r *Rules) Explain(who Principal, a Action, o Object) (Decision, error) {
 		return Decision{}, nil
 	}
 	d := Decision{Allowed: best.allow, Line: best.line, Rule: best.text, Own: best.object.own()}
-	if d.Allowed && q.filter.HasWildcard() {
+	if d.Allowed && (q.filter.HasWildcard() || o.Kind == Queue && o.Whole) {
 		d.Inside = s.denials(&who, &q, best)
 	}
 	return d, nil

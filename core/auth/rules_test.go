@@ -229,6 +229,34 @@ func TestPartsThatAreDenied(t *testing.T) {
 	}
 }
 
+// All queues, as dead letters with keys of their own reach them, are for whom no
+// queue is denied; a right to exchanges is none to them.
+func TestEveryQueue(t *testing.T) {
+	star := Principal{User: "*"}
+	for _, c := range []struct {
+		rules string
+		who   Principal
+		want  bool
+	}{
+		{"allow anyone publish queue:*", ann, true},
+		{"allow anyone all", ann, true},
+		{"allow anyone publish queue:a*", ann, false},
+		{"allow anyone publish queue:%u", star, false},
+		{"allow anyone publish exchange:*", ann, false},
+		{"allow anyone all exchange:*", ann, false},
+		{"allow anyone publish queue:*\ndeny anyone publish queue:secret", ann, false},
+		{"allow anyone publish queue:*\ndeny user:bob publish queue:secret", ann, true},
+		{"allow anyone publish queue:*\ndeny anyone consume queue:secret", ann, true},
+		{"allow anyone all\ndeny anyone publish queue:s*", ann, false},
+		{"allow anyone publish queue:*\ndeny group:ops publish queue:%u", ann, false},
+	} {
+		got := mustRules(t, c.rules).Decide(c.who, Publish, Object{Kind: Queue, Whole: true}) == nil
+		if got != c.want {
+			t.Errorf("%q, %s: %v", c.rules, c.who.User, got)
+		}
+	}
+}
+
 func TestBadRules(t *testing.T) {
 	for line, want := range map[string]string{
 		"permit anyone all #":                                    "begins with allow or deny",
