@@ -63,7 +63,7 @@ func (b *Broker) Authenticate(ctx context.Context, c auth.Credentials) (auth.Pri
 	d := b.logins.door.Load()
 	if d == nil {
 		if c.PSK != "" {
-			b.logins.backoff.Passed(c)
+			b.logins.backoff.Passed(c, time.Now())
 		}
 		return auth.Principal{ClientID: c.ClientID}, nil
 	}
@@ -74,7 +74,7 @@ func (b *Broker) Authenticate(ctx context.Context, c auth.Credentials) (auth.Pri
 	var r *auth.Refusal
 	switch {
 	case err == nil:
-		b.logins.backoff.Passed(c)
+		b.logins.backoff.Passed(c, time.Now())
 		return p, nil
 	case errors.As(err, &r):
 		if r.Reason.Guess() {

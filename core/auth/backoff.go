@@ -11,7 +11,10 @@ import (
 type BackoffConfig struct {
 	// User is how often a client may fail under one name from one address, and
 	// Address under all names, before log-ins from there are put off: for a
-	// second, then two, four, up to Longest. 0 is no limit.
+	// second, then two, four, up to Longest. 0 is no limit. Who guesses nothing is
+	// not put off for others at his address: a name that was proved from there
+	// before, as long as it does not fail itself, and who comes by a certificate
+	// or a key of DTLS alone.
 	User    int `toml:"user"`
 	Address int `toml:"address"`
 	// Longest is how long at most; ten times as long without a failure, all is
@@ -36,14 +39,15 @@ func (c BackoffConfig) Validate() error {
 }
 
 // Backoff counts log-ins that failed, by address and by address and name, so
-// that a stranger who guesses is slowed down, and nobody elsewhere: a user is
-// never locked out by others. The zero Backoff is ready; methods may be called
+// that a stranger who guesses is slowed down, and nobody elsewhere, nor who was
+// let in from there before: a user is not locked out by others. The zero Backoff is ready; methods may be called
 // from any goroutine. What it keeps is bounded; of more, those who failed longest
 // ago are forgotten.
 type Backoff struct {
 	mu    sync.Mutex
 	pairs map[mark]*strikes
 	hosts map[netip.Addr]*strikes
+	known map[mark]time.Time // pairs that were proved, and when last
 }
 
 // strikes are the failures of one.
@@ -53,8 +57,11 @@ type strikes struct {
 	last  time.Time
 }
 
-// maxStrikes bounds each table.
-const maxStrikes = 1 << 14
+// Bounds on the tables, of failures and of those who were let in.
+const (
+	maxStrikes = 1 << 14
+	maxKnown   = 1 << 16
+)
 
 // hostOf is what counts as one address: of IPv6 the network of one customer.
 func hostOf(a netip.Addr) netip.Addr {
@@ -72,7 +79,19 @@ func pairOf(c *Credentials) mark { return markOf(hostOf(c.Remote).String(), c.Us
 func (b *Backoff) Blocked(c Credentials, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.hosts[hostOf(c.Remote)].blocks(now) || c.User != "" && b.pairs[pairOf(&c)].blocks(now)
+	if c.User != "" && b.pairs[pairOf(&c)].blocks(now) {
+		return true
+	}
+	return b.hosts[hostOf(c.Remote)].blocks(now) && !b.trusted(&c)
+}
+
+// trusted tells who is not put off for what others do at his address.
+func (b *Backoff) trusted(c *Credentials) bool {
+	if c.Password == "" && c.CRA == nil && (c.Certificate != nil || c.PSK != "") {
+		return true
+	}
+	_, known := b.known[pairOf(c)]
+	return known && c.User != ""
 }
 
 func (s *strikes) blocks(now time.Time) bool { return s != nil && now.Before(s.until) }
@@ -91,12 +110,21 @@ func (b *Backoff) Failed(cfg BackoffConfig, c Credentials, now time.Time) {
 
 // Passed forgets the failures under a name that was proved. Those of its address
 // stay: one good name is no licence to guess others.
-func (b *Backoff) Passed(c Credentials) {
+func (b *Backoff) Passed(c Credentials, now time.Time) {
+	if c.User == "" {
+		return
+	}
+	pair := pairOf(&c)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.pairs) > 0 {
-		delete(b.pairs, pairOf(&c))
+	delete(b.pairs, pair)
+	if b.known == nil {
+		b.known = map[mark]time.Time{}
 	}
+	if _, there := b.known[pair]; !there && len(b.known) >= maxKnown {
+		forgetOne(b.known, func(at time.Time) time.Time { return at })
+	}
+	b.known[pair] = now
 }
 
 func strike[K comparable](table map[K]*strikes, key K, free int, longest time.Duration, now time.Time) map[K]*strikes {
@@ -106,7 +134,7 @@ func strike[K comparable](table map[K]*strikes, key K, free int, longest time.Du
 			table = map[K]*strikes{}
 		}
 		if s == nil && len(table) >= maxStrikes {
-			forgetOne(table)
+			forgetOne(table, func(s *strikes) time.Time { return s.last })
 		}
 		s = &strikes{}
 		table[key] = s
@@ -119,15 +147,15 @@ func strike[K comparable](table map[K]*strikes, key K, free int, longest time.Du
 	return table
 }
 
-// forgetOne makes room: of some taken at random, the one that failed longest
+// forgetOne makes room: of some taken at random, the one that was there longest
 // ago goes.
-func forgetOne[K comparable](table map[K]*strikes) {
+func forgetOne[K comparable, V any](table map[K]V, last func(V) time.Time) {
 	var oldest K
 	var at time.Time
 	n := 0
-	for k, s := range table {
-		if n == 0 || s.last.Before(at) {
-			oldest, at = k, s.last
+	for k, v := range table {
+		if n == 0 || last(v).Before(at) {
+			oldest, at = k, last(v)
 		}
 		if n++; n == 16 {
 			break

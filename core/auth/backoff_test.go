@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"crypto/x509"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -38,7 +39,7 @@ func TestBackoffOfAName(t *testing.T) {
 			t.Errorf("%+v is put off", c)
 		}
 	}
-	b.Passed(from("192.0.2.1", "ann"))
+	b.Passed(from("192.0.2.1", "ann"), now)
 	if b.Blocked(from("192.0.2.1", "ann"), now) {
 		t.Error("put off after a success")
 	}
@@ -57,7 +58,7 @@ func TestBackoffOfAnAddress(t *testing.T) {
 	for i := range 6 {
 		b.Failed(cfg, from(fmt.Sprintf("2001:db8::%d", i+1), fmt.Sprint("user", i)), now)
 		b.Failed(cfg, from("", "ann"), now) // a unix socket is no address
-		b.Passed(from("2001:db8::1", "mine"))
+		b.Passed(from("2001:db8::1", "mine"), now)
 	}
 	for c, want := range map[string]bool{"2001:db8::ffff": true, "2001:db8:0:1::1": false, "192.0.2.1": false, "": false} {
 		if b.Blocked(from(c, "new"), now) != want {
@@ -70,6 +71,43 @@ func TestBackoffOfAnAddress(t *testing.T) {
 	}
 	if b.Blocked(from("192.0.2.9", "ann"), now) {
 		t.Error("0 is a limit")
+	}
+}
+
+// Who was let in from an address before, or guesses nothing, is not locked out by
+// others who guess there; who guesses under such a name is put off by that.
+func TestBackoffLocksNobodyElseOut(t *testing.T) {
+	var b Backoff
+	cfg := BackoffConfig{User: 3, Address: 5, Longest: time.Minute}
+	now := time.Now()
+	ann, bob := from("192.0.2.1", "ann"), from("192.0.2.1", "bob")
+	b.Passed(ann, now)
+	for i := range 10 {
+		b.Failed(cfg, from("192.0.2.1", fmt.Sprint("user", i)), now)
+	}
+	certified, keyed := from("192.0.2.1", ""), from("192.0.2.1", "dev")
+	certified.Certificate, keyed.PSK = &x509.Certificate{}, "dev"
+	guessing := certified
+	guessing.User, guessing.Password = "root", "1234"
+	for _, c := range []struct {
+		who  Credentials
+		want bool
+	}{{ann, false}, {bob, true}, {from("192.0.2.1", ""), true}, {certified, false}, {keyed, false}, {guessing, true}} {
+		if b.Blocked(c.who, now) != c.want {
+			t.Errorf("%v: %v", c.who, !c.want)
+		}
+	}
+	for range 4 {
+		b.Failed(cfg, ann, now)
+	}
+	if !b.Blocked(ann, now) {
+		t.Error("who guesses a known name is not put off")
+	}
+	for i := range maxKnown + 10 {
+		b.Passed(from("192.0.2.9", fmt.Sprint(i)), now)
+	}
+	if len(b.known) > maxKnown {
+		t.Errorf("%d names are kept", len(b.known))
 	}
 }
 
