@@ -175,10 +175,12 @@ func (a *apply) commit(b *core.Batch, ops []core.Op) (routed bool) {
 
 // delaysStored is told how the batch went that has the delayed ones.
 func (a *apply) delaysStored(err error) {
+	if err != nil {
+		a.engine.delays.refused(a.delayed, err)
+		return
+	}
 	for i := range a.delayed {
-		if err == nil {
-			a.engine.delays.stored(&a.delayed[i])
-		}
+		a.engine.delays.stored(&a.delayed[i])
 	}
 }
 

@@ -25,8 +25,10 @@ func (w *workshop) left() (keys []string) {
 	w.Helper()
 	w.must(w.store.Sync())
 	for _, kind := range []byte{keyMessage, keyAttempts} {
-		w.must(w.store.Scan(w.engine.disk.space.key(kind), w.engine.disk.space.key(kind+1), func(key, _ []byte) bool {
-			keys = append(keys, fmt.Sprintf("%q", key))
+		first := w.engine.disk.space.key(kind)
+		w.must(w.store.Scan(first, w.engine.disk.space.key(kind+1), func(key, value []byte) bool {
+			number, seq := binary.BigEndian.Uint32(key[len(first):]), seqOf(key)
+			keys = append(keys, fmt.Sprintf("%c of queue %d, seq %#x, value %.20x", kind, number, seq, value))
 			return true
 		}))
 	}
@@ -40,13 +42,15 @@ func (w *workshop) nothingLeft(queues ...string) {
 		q := w.engine.queues[core.Named(name)]
 		q.mu.Lock()
 		if q.waiting() != 0 || q.bytes != 0 || q.waitBytes != 0 || q.held != 0 || q.shelf.bytes != 0 || len(q.shelf.open) != 0 {
-			w.Errorf("%s: %d wait, %d bytes, %d of them waiting, %d out, %d bytes on disk, %d open", name,
-				q.waiting(), q.bytes, q.waitBytes, q.held, q.shelf.bytes, len(q.shelf.open))
+			defer func() { w.Errorf("not empty: %s", w.counts(name)) }()
 		}
 		q.mu.Unlock()
 	}
 	if keys := w.left(); len(keys) > 0 {
 		w.Errorf("%d keys are left: %v", len(keys), keys[:min(len(keys), 5)])
+		for _, name := range queues {
+			w.Logf("number %d is %s", w.engine.queues[core.Named(name)].shelf.spool.queue, w.counts(name))
+		}
 	}
 }
 

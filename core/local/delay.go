@@ -29,7 +29,8 @@ type delays struct {
 	count  int                 // what waits
 	heap   waiters             // without a store
 	low    []byte              // nothing that waits has a key before
-	taken  map[string]struct{} // keys whose removal is on its way
+	taken  map[string]struct{} // keys whose removal is on its way, or owed
+	debts  []debt              // what a disk that failed has to be told
 	next   int64               // no due time is before; 0: nothing waits
 	timer  *time.Timer
 	firing bool

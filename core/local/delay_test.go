@@ -77,6 +77,68 @@ func TestDiskFailsUnderDelayed(t *testing.T) {
 	w.close()
 }
 
+// A delayed message whose sending was refused may be written as sent
+// nevertheless; it stays where it was, once.
+func TestDelayedOutliveARefusal(t *testing.T) {
+	for range 8 {
+		w := openWorkshop(t, store.MemoryDisk())
+		w.declare("q", core.QueueArgs{})
+		for id := range 3 {
+			w.must(w.send(inTime(w.to("q", id), time.Hour)))
+		}
+		fire := func() (refused bool) {
+			list, err := w.engine.Delayed("", 10)
+			w.must(err)
+			w.disk.Fail("sync", ".log", io.ErrUnexpectedEOF)
+			return w.engine.FireDelayed(list[0].ID) != nil
+		}
+		if !fire() {
+			t.Fatal("a failing disk took it")
+		}
+		w.state(false)
+		w.heal()
+		for range 2 {
+			// What is written anew is listed when that is done.
+			w.awaitThat("each is in one place", func() bool {
+				list, err := w.engine.Delayed("", 10)
+				w.must(err)
+				return len(list)+len(w.rest("q")) == 3 && w.engine.Stats().Delayed == len(list)
+			})
+			w.must(w.store.Sync())
+			w = w.crash()
+		}
+		list, err := w.engine.Delayed("", 10)
+		w.must(err)
+		for i := range list {
+			w.must(w.engine.FireDelayed(list[i].ID))
+		}
+		w.want("q", 0, 1, 2)
+		w.close()
+	}
+}
+
+// A delayed message that the disk refused does not come.
+func TestRefusedDelayedDoesNotCome(t *testing.T) {
+	w := openWorkshop(t, store.MemoryDisk())
+	w.declare("q", core.QueueArgs{})
+	w.disk.Fail("sync", ".log", io.ErrUnexpectedEOF)
+	if err := w.send(inTime(w.to("q", 1), time.Millisecond)); err == nil {
+		t.Fatal("a failing disk took it")
+	}
+	w.state(false)
+	w.heal()
+	w.must(w.send(inTime(w.to("q", 2), time.Millisecond)))
+	w.await("q", 1)
+	w.want("q", 2)
+	w.must(w.store.Sync())
+	w = w.crash()
+	w.want("q", 2)
+	if n := w.engine.Stats().Delayed; n != 0 {
+		t.Errorf("%d wait", n)
+	}
+	w.close()
+}
+
 // Faults 82 and 83: after a jump of the clock what is due comes within a
 // second, in order; a jump back sends nothing early.
 func TestDelayedAfterAJumpOfTheClock(t *testing.T) {

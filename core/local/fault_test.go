@@ -147,6 +147,18 @@ func (w *workshop) want(queue string, ids ...int) {
 	}
 }
 
+// counts is what a queue knows of itself, for a failure.
+func (w *workshop) counts(queue string) string {
+	q := w.engine.queues[core.Named(queue)]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.shelf
+	return fmt.Sprintf("%s: %d ready, %d back, %d late, %d bytes, %d of them waiting, %d out; "+
+		"on disk %d, %d bytes, next %#x, applied %#x, last %#x, %d open, %d flying, %d void, %d revoked, fault %v; draining %v",
+		queue, q.ready.len(), len(q.back), len(q.late), q.bytes, q.waitBytes, q.held,
+		s.n, s.bytes, s.next, s.applied, q.lastSeq, len(s.open), s.flying, len(s.void), len(s.revoked), s.fault, q.draining)
+}
+
 // fail breaks the disk under a publish.
 func (w *workshop) fail(what, part string, err error) {
 	w.Helper()
@@ -203,7 +215,7 @@ func TestDiskFailsUnderPublishers(t *testing.T) {
 			for range 10 {
 				d, ok := c.Get()
 				if !ok {
-					t.Fatal("queue a is empty")
+					t.Fatalf("queue a is empty: %d confirmed; %s", len(p.sure["a"]), w.counts("a"))
 				}
 				acked[int(binary.BigEndian.Uint64(d.Payload))] = true
 				w.must(c.Settle(nil, core.Ack, d.Seq))
@@ -225,7 +237,6 @@ type publishers struct {
 	next  atomic.Int64
 	mu    sync.Mutex
 	sure  map[string]map[int]bool // confirmed, by queue
-	n     int
 }
 
 func (p *publishers) run(stop <-chan struct{}) *sync.WaitGroup {
@@ -284,27 +295,22 @@ func (p *publishers) one(kind int) {
 			}
 		}
 	}
-	if err == nil {
-		p.n++
-	}
 }
 
-// await waits for n more confirmations.
+// await waits for n more confirmations for each queue: for some time on one
+// core all may come from one publisher.
 func (p *publishers) await(n int) {
 	p.w.Helper()
-	count := func() int {
+	count := func() (a, b int) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.n
+		return len(p.sure["a"]), len(p.sure["b"])
 	}
-	begin := count()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); count() < begin+n; <-tick.C {
-		if time.Now().After(end) {
-			p.w.Fatal("nothing is confirmed")
-		}
-	}
+	beginA, beginB := count()
+	p.w.awaitThat("both queues get messages", func() bool {
+		a, b := count()
+		return a >= beginA+n && b >= beginB+n
+	})
 }
 
 func (p *publishers) check(when string, acked map[int]bool) {

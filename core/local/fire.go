@@ -209,23 +209,24 @@ func (d *delays) fire(b *core.Batch, w *waiter, later bool) error {
 		return nil
 	}
 	a.with = func(batch *store.Batch) { batch.DeleteOnce(d.key(w)) }
-	a.after = func(err error) { d.removed(w, err) }
+	a.after = func(err error) { d.removed(w, nil, err) }
 	a.commitStored(b, ops, nil)
 	return nil
 }
 
-// removed is told how the removal from the disk went.
-func (d *delays) removed(w *waiter, err error) {
+// removed is told how the removal from the disk went, and with again that of
+// the record which takes its place.
+func (d *delays) removed(w, again *waiter, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err == nil {
+	switch {
+	case err == nil:
 		delete(d.taken, string(w.tail()))
 		d.count--
-		return
-	}
-	d.leave(w)
-	if !errors.Is(err, store.ErrClosed) {
-		d.expect(d.wall().Add(refusedWait).UnixMilli())
+	case errors.Is(err, store.ErrClosed):
+		d.leave(w)
+	default:
+		d.owe(debt{waiter: *w, ghost: again})
 	}
 }
 
@@ -243,7 +244,7 @@ func (d *delays) drop(w *waiter) error {
 	}
 	var batch store.Batch
 	batch.DeleteOnce(d.key(w))
-	d.engine.disk.store.Commit(&batch, false, func(err error) { d.removed(w, err) })
+	d.engine.disk.store.Commit(&batch, false, func(err error) { d.removed(w, nil, err) })
 	return nil
 }
 
@@ -269,7 +270,7 @@ func (d *delays) putOff(w *waiter, later bool) {
 	batch.DeleteOnce(d.key(w))
 	batch.Set(d.key(&again), w.form)
 	d.engine.disk.store.Commit(&batch, false, func(err error) {
-		d.removed(w, err)
+		d.removed(w, &again, err)
 		if err == nil {
 			d.stored(&again)
 		}

@@ -73,6 +73,8 @@ func (e *Engine) storeState(err error) {
 	if err != nil {
 		return
 	}
+	// First, so that no power cut finds a delayed message in neither place.
+	e.delays.settleDebts()
 	e.mu.RLock()
 	all := make([]*queue, 0, len(e.queues))
 	for _, q := range e.queues {
