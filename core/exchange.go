@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"fmt"
 
 	"entrepot/core/auth"
@@ -81,8 +82,12 @@ func RoutingTopic(exchange, key string) (routing.Topic, error) {
 	return t, nil
 }
 
-// Validate returns an error for a key that its exchange cannot route.
+// Validate returns an error for a key that its exchange cannot route, and for
+// RPCExchange: a dead letter calls nobody.
 func (d *DeadLetter) Validate() error {
+	if d != nil && d.Exchange == RPCExchange {
+		return fmt.Errorf("argument x-dead-letter-exchange: %w", errCalls)
+	}
 	if d == nil || !d.HasKey {
 		return nil
 	}
@@ -90,4 +95,24 @@ func (d *DeadLetter) Validate() error {
 		return fmt.Errorf("argument x-dead-letter-routing-key: %w", err)
 	}
 	return nil
+}
+
+// declareReserved lets a client make sure of what the broker has.
+func (s *Session) declareReserved(ctx context.Context, x ExchangeSpec) error {
+	if (x.Name == DefaultExchange || x.Name == RPCExchange) && x.Passive {
+		return nil
+	}
+	if x.Name == RPCExchange {
+		return fmt.Errorf("exchange %q: %w: it is the broker's own", x.Name, ErrNotAllowed)
+	}
+	there := x
+	there.Passive = true
+	err := s.broker.engine.DeclareExchange(ctx, there)
+	if x.Passive {
+		return err
+	}
+	if x.Name == DefaultExchange || err != nil {
+		return &ExchangeError{Exchange: x.Name, Reserved: true, Err: ErrNotAllowed}
+	}
+	return s.broker.engine.DeclareExchange(ctx, x)
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,6 +65,9 @@ func (s *Session) Apply(l *Lane, ops []Op, done Done) {
 	}
 	ops, calls := specials(ops)
 	own, err := s.admitOps(ops)
+	for _, m := range calls {
+		err = cmp.Or(err, m.atOnce())
+	}
 	if err != nil {
 		done(false, err)
 		return

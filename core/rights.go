@@ -227,7 +227,7 @@ func (s *Session) allowWill() error {
 	if s.hello.Will == nil {
 		return nil
 	}
-	if err := s.allowTopics(s.hello.Will.Message); err != nil {
+	if err := s.MayPublish(s.hello.Will.Message); err != nil {
 		return fmt.Errorf("%w: %w", ErrWill, err)
 	}
 	return nil
@@ -238,8 +238,13 @@ func (s *Session) allowWill() error {
 func (s *Session) Allowed(a auth.Action, o auth.Object) error { return s.allow(a, o) }
 
 // MayPublish asks the policy about a message that is to be published later, when
-// it is asked again. Errors: ErrNotAllowed, ErrClosed.
-func (s *Session) MayPublish(m *Message) error { return s.allowTopics(m) }
+// it is asked again. Errors: ErrNotAllowed, ErrClosed, ErrUnsupported for a call.
+func (s *Session) MayPublish(m *Message) error {
+	if err := s.allowTopics(m); err != nil {
+		return err
+	}
+	return m.notLater()
+}
 
 // asOwner is who the session's bindings are made by.
 func (s *Session) asOwner() *Owner {

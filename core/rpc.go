@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -38,6 +39,33 @@ func (a Address) IsReply() bool {
 	return a.Exchange == DefaultExchange && strings.HasPrefix(a.Topic.String(), replyPrefix)
 }
 
+// errCalls is for what would have the broker call: a call has a caller who waits
+// for its end, and a deadline.
+var errCalls = fmt.Errorf("%w: procedures are called by who waits for the answer, at once", ErrUnsupported)
+
+// notLater refuses calls, and answers to them, among what is published by the
+// broker, for a client that does not wait: wills, testaments.
+func (m *Message) notLater() error {
+	if m.special() {
+		return fmt.Errorf("message for later to %q: %w", m.Topic, errCalls)
+	}
+	return nil
+}
+
+// atOnce refuses a call with a delay.
+func (m *Message) atOnce() error {
+	if m.Exchange != RPCExchange || m.Props == nil {
+		return nil
+	}
+	if err := m.Props.readDelay(); err != nil {
+		return err
+	}
+	if !m.Props.Due.IsZero() {
+		return fmt.Errorf("call of %q with a delay: %w", m.Topic, errCalls)
+	}
+	return nil
+}
+
 // Address is where a receiver is to be told that the message was sent to.
 func (m *Message) Address() Address {
 	if m.Exchange == RPCExchange {
@@ -57,7 +85,7 @@ func (s *Session) publishSpecial(b *Batch, m *Message, done Done) {
 		err = s.admit(m)
 	}
 	if err == nil {
-		err = s.allowAnswer(m)
+		err = cmp.Or(m.atOnce(), s.allowAnswer(m))
 	}
 	if err != nil {
 		done(false, err)

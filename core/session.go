@@ -187,6 +187,9 @@ func (s *Session) declareExchange(ctx context.Context, x ExchangeSpec) error {
 	if err := s.allowExchange(x); err != nil {
 		return err
 	}
+	if x.Alternate == RPCExchange {
+		return fmt.Errorf("alternate exchange %q: %w", x.Alternate, errCalls)
+	}
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -196,26 +199,6 @@ func (s *Session) declareExchange(ctx context.Context, x ExchangeSpec) error {
 	}
 	if err := checkName("exchange", x.Name); err != nil {
 		return err
-	}
-	return s.broker.engine.DeclareExchange(ctx, x)
-}
-
-// declareReserved lets a client make sure of what the broker has.
-func (s *Session) declareReserved(ctx context.Context, x ExchangeSpec) error {
-	if (x.Name == DefaultExchange || x.Name == RPCExchange) && x.Passive {
-		return nil
-	}
-	if x.Name == RPCExchange {
-		return fmt.Errorf("exchange %q: %w: it is the broker's own", x.Name, ErrNotAllowed)
-	}
-	there := x
-	there.Passive = true
-	err := s.broker.engine.DeclareExchange(ctx, there)
-	if x.Passive {
-		return err
-	}
-	if x.Name == DefaultExchange || err != nil {
-		return &ExchangeError{Exchange: x.Name, Reserved: true, Err: ErrNotAllowed}
 	}
 	return s.broker.engine.DeclareExchange(ctx, x)
 }
@@ -359,6 +342,9 @@ func (s *Session) Bind(ctx context.Context, b BindSpec) error {
 	}
 	if b.Source == DefaultExchange {
 		return fmt.Errorf("binding to the default exchange: %w", ErrNotAllowed)
+	}
+	if b.Exchange == RPCExchange {
+		return fmt.Errorf("binding of exchange %q: %w", b.Exchange, errCalls)
 	}
 	b.By = s.ID()
 	if err := s.mayBind(); err != nil {

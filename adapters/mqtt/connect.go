@@ -169,7 +169,10 @@ func (c *conn) enter(p *packets.Packet, h core.Hello) error {
 		}
 	}
 	s, resumed, err := broker.Connect(context.Background(), h)
-	if errors.Is(err, core.ErrNotAllowed) {
+	switch {
+	case errors.Is(err, core.ErrWill) && errors.Is(err, core.ErrUnsupported):
+		err = fault{badTopic, err.Error()} // not malformed, and not accepted [MQTT5-3.2.2.2]
+	case errors.Is(err, core.ErrNotAllowed):
 		code, text := badClientID, "the client identifier may not be used"
 		if errors.Is(err, core.ErrWill) {
 			code, text = notAuthorized, err.Error()
