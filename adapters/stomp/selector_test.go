@@ -181,6 +181,9 @@ func likeByDefinition(pattern, s []rune) bool {
 	}
 	switch pattern[0] {
 	case '%':
+		if len(pattern) > 1 && pattern[1] == '%' { // says the same, and would double the work
+			return likeByDefinition(pattern[1:], s)
+		}
 		return likeByDefinition(pattern[1:], s) || len(s) > 0 && likeByDefinition(pattern, s[1:])
 	case '_':
 		return len(s) > 0 && likeByDefinition(pattern[1:], s[1:])
