@@ -133,7 +133,7 @@ func connack3(code reason) (b byte, ok bool) {
 		return 3, true
 	case badLogIn:
 		return 4, true
-	case notAuthorized, badTopic: // of a will
+	case notAuthorized:
 		return 5, true
 	}
 	return 0, false
