@@ -25,6 +25,7 @@ type retainedStore struct {
 
 	mu       sync.RWMutex // the tree and the sums; innermost
 	tree     routing.Tree[*retainedValue]
+	ages     retainedAges
 	version  uint64
 	bytes    int64
 	maxCount int
@@ -94,6 +95,7 @@ func (r *retainedStore) set(m *Message) error {
 	}
 	if had {
 		old.stop()
+		r.ages.remove(old)
 	}
 	r.version++
 	v := &retainedValue{msg: m, version: r.version}
@@ -101,6 +103,7 @@ func (r *retainedStore) set(m *Message) error {
 		v.timer = time.AfterFunc(m.Props.TTL, func() { r.expire(m.Topic, v) })
 	}
 	r.tree.Set(m.Topic, v)
+	r.ages.add(v)
 	r.bytes = bytes
 	return nil
 }
@@ -114,6 +117,7 @@ func (v *retainedValue) stop() {
 func (r *retainedStore) removeLocked(t routing.Topic, v *retainedValue) {
 	v.stop()
 	r.tree.Delete(t)
+	r.ages.remove(v)
 	r.bytes -= int64(len(v.msg.Payload))
 }
 
@@ -150,20 +154,52 @@ func (r *retainedStore) mark() uint64 {
 	return r.version
 }
 
-// source lists the topics that match and have a value no newer than mark, and
-// yields each one's value when it is asked for, unless a newer one, which the
-// binding brought in, took its place. So it need not be made under order.
+// source yields the values that match and are no newer than mark, each when it
+// is asked for; one that a newer replaced meanwhile, which the binding brought
+// in, is left out. So it need not be made under order. What it keeps until its
+// end does not grow with what it found: few topics are listed, many are met on
+// the way through all values by age.
 func (r *retainedStore) source(f routing.Filter, mark uint64) (src Source, found int) {
 	var topics []routing.Topic
+	var span span
 	r.mu.RLock()
+	few := max(listedTopics, r.tree.Len()/listedShare)
 	r.tree.Match(f, func(t routing.Topic, v *retainedValue) bool {
-		if v.version <= mark {
+		if v.version > mark {
+			return true
+		}
+		if found++; found <= few {
 			topics = append(topics, t)
 		}
+		span.take(v.version)
 		return true
 	})
 	r.mu.RUnlock()
-	next := func() (*Message, bool) {
+	if found > few {
+		return r.byAge(f, span), found
+	}
+	return r.byTopic(topics, mark), found
+}
+
+// A source lists so many topics at most, or that share of all where it is more:
+// to meet fewer matches by age would take long for each.
+const (
+	listedTopics = 256
+	listedShare  = 64
+)
+
+// span is from the oldest version to the newest.
+type span struct{ first, last uint64 }
+
+func (s *span) take(version uint64) {
+	if s.first == 0 || version < s.first {
+		s.first = version
+	}
+	s.last = max(s.last, version)
+}
+
+func (r *retainedStore) byTopic(topics []routing.Topic, mark uint64) Source {
+	return func() (*Message, bool) {
 		for len(topics) > 0 {
 			t := topics[0]
 			topics = topics[1:]
@@ -173,7 +209,43 @@ func (r *retainedStore) source(f routing.Filter, mark uint64) (src Source, found
 		}
 		return nil, false
 	}
-	return next, len(topics)
+}
+
+// byAge goes through all values of a span.
+func (r *retainedStore) byAge(f routing.Filter, left span) Source {
+	return func() (*Message, bool) {
+		for left.first <= left.last {
+			if m := r.nextByAge(f, &left); m != nil {
+				return m, true
+			}
+		}
+		return nil, false
+	}
+}
+
+// agedAtOnce bounds how many values are looked at while publishers wait.
+const agedAtOnce = 1024
+
+// nextByAge is the next value that matches, nil when there was none among the
+// next few.
+func (r *retainedStore) nextByAge(f routing.Filter, left *span) (m *Message) {
+	now, seen := time.Now(), 0
+	through := true // unless visiting is broken off
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	r.ages.each(left.first, left.last, func(v *retainedValue) bool {
+		left.first = v.version + 1
+		if f.Match(v.msg.Topic) && !v.msg.Expired(now) {
+			m = v.msg
+		}
+		seen++
+		through = m == nil && seen < agedAtOnce
+		return through
+	})
+	if through {
+		left.first = left.last + 1
+	}
+	return m
 }
 
 // stopTimers lets nothing expire any more.
