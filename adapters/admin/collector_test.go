@@ -71,11 +71,15 @@ entrepot_exchanges 14
 # TYPE entrepot_limited_total counter
 entrepot_limited_total{limit="bindings"} 0
 entrepot_limited_total{limit="bytes"} 0
+entrepot_limited_total{limit="exchanges_in_all"} 0
 entrepot_limited_total{limit="messages"} 0
 entrepot_limited_total{limit="queues"} 0
+entrepot_limited_total{limit="queues_in_all"} 0
 entrepot_limited_total{limit="replayed"} 0
 entrepot_limited_total{limit="take_overs"} 0
+entrepot_limited_total{limit="unacked_bytes"} 0
 entrepot_limited_total{limit="user_connections"} 0
+entrepot_limited_total{limit="user_queues"} 0
 # HELP entrepot_message_in_bytes_total Payload bytes that clients published.
 # TYPE entrepot_message_in_bytes_total counter
 entrepot_message_in_bytes_total{protocol="mqtt"} 20

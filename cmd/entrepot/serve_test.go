@@ -23,7 +23,7 @@ func TestServe(t *testing.T) {
 	}
 	code, metrics := get(t, b.http+"/metrics")
 	for _, want := range []string{
-		`entrepot_connections_refused_total{limit="max_connections",protocol="http"} 0`,
+		`entrepot_connections_refused_total{limit="limits.max_wait",protocol="http"} 0`,
 		`entrepot_connections_refused_total{limit="limits.max_wait",protocol="mqtt"} 0`,
 		`entrepot_connections_refused_total{limit="max_pending",protocol="stomp"} 0`, "entrepot_queues 0", "entrepot_build_info{",
 	} {
