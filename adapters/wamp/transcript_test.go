@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -429,7 +430,9 @@ func (s *transcript) getsAmong(c *pipeClient, what string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	kept := s.vars
 	for i, got := range c.msgs {
+		s.vars = maps.Clone(kept) // one that is not it leaves no values
 		if s.match(want, got) {
 			c.msgs = append(c.msgs[:i:i], c.msgs[i+1:]...)
 			return nil
