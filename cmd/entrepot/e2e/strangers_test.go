@@ -192,21 +192,34 @@ func TestClaims(t *testing.T) {
 		"WAMP before log-in":       {func() net.Conn { return b.dialWAMP("wamp.2.json") }, "\x81\xfe\xf0\x00\x01\x02\x03\x04["},
 		"WAMP that claims a batch": {func() net.Conn { return b.dialWAMP("wamp.2.msgpack.batched") }, "\x82\x85\x00\x00\x00\x00\x00\x00\xff\xff\x91"},
 	} {
-		before := heapBytes()
-		var conns []net.Conn
-		for range each {
-			conn := c.dial()
-			conns = append(conns, conn)
-			_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
-			go func() { _, _ = io.Copy(io.Discard, conn) }()
-			// A pipe's Write returns when all has been read, or the broker has closed.
-			_, _ = conn.Write([]byte(c.text))
+		// What others leave behind is let go of once; what a claim costs comes again.
+		grown := claimCost(c.dial, c.text, each)
+		for range 2 {
+			if grown > each*most {
+				grown = min(grown, claimCost(c.dial, c.text, each))
+			}
 		}
-		if grown := heapBytes() - before; grown > each*most {
+		if grown > each*most {
 			t.Errorf("%s: %d bytes a connection, at most %d", name, grown/each, most)
 		}
-		for _, conn := range conns {
-			_ = conn.Close()
-		}
 	}
+}
+
+// claimCost is what n connections that wrote text take of the heap.
+func claimCost(dial func() net.Conn, text string, n int) int64 {
+	before := heapBytes()
+	var conns []net.Conn
+	for range n {
+		conn := dial()
+		conns = append(conns, conn)
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		go func() { _, _ = io.Copy(io.Discard, conn) }()
+		// A pipe's Write returns when all has been read, or the broker has closed.
+		_, _ = conn.Write([]byte(text))
+	}
+	grown := heapBytes() - before
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	return grown
 }
