@@ -177,3 +177,41 @@ func explainedUnix(path string, err error) error {
 	}
 	return fmt.Errorf("%s (%w)", hint, err)
 }
+
+// acceptAll hands over what comes until the listener is closed or stop is, and
+// waits out a shortage of file descriptors or memory instead of ending. It
+// returns Accept's error, nil where stop ended a wait.
+func acceptAll(l net.Listener, log *slog.Logger, stop <-chan struct{}, arrive func(net.Conn)) error {
+	const shortest, longest = 10 * time.Millisecond, time.Second
+	pause := shortest
+	for {
+		c, err := l.Accept()
+		switch {
+		case err == nil:
+			pause = shortest
+			arrive(c)
+			continue
+		case closed(stop) || errors.Is(err, net.ErrClosed):
+			return err
+		}
+		log.Warn("accept failed, trying again", "listener", l.Addr().String(), "pause", pause, "error", err)
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-stop:
+			t.Stop()
+			return nil
+		}
+		pause = min(2*pause, longest)
+	}
+}
+
+// closed tells whether a channel that is only ever closed is.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

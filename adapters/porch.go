@@ -138,39 +138,11 @@ func (w *porchway) Close() error {
 	return err
 }
 
-func (w *porchway) closing() bool {
-	select {
-	case <-w.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (w *porchway) closing() bool { return closed(w.ended) }
 
-// accept waits out a shortage of file descriptors or memory.
 func (w *porchway) accept() {
-	const shortest, longest = 10 * time.Millisecond, time.Second
-	pause := shortest
-	for {
-		c, err := w.Listener.Accept()
-		switch {
-		case err == nil:
-			pause = shortest
-			w.arrive(c)
-			continue
-		case w.closing() || errors.Is(err, net.ErrClosed):
-			w.failed <- err
-			return
-		}
-		w.porch.log.Warn("accept failed, trying again", "listener", w.Addr().String(), "pause", pause, "error", err)
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-w.ended:
-			t.Stop()
-			return
-		}
-		pause = min(2*pause, longest)
+	if err := acceptAll(w.Listener, w.porch.log, w.ended, w.arrive); err != nil {
+		w.failed <- err
 	}
 }
 

@@ -2,7 +2,6 @@ package adapters
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -107,41 +106,13 @@ func (s *Server) Open() int {
 	return s.admitted
 }
 
-func (s *Server) closing() bool {
-	select {
-	case <-s.stopping:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Server) closing() bool { return closed(s.stopping) }
 
-// accept waits out a shortage of file descriptors or memory instead of ending.
 func (s *Server) accept(l net.Listener) {
 	defer s.wg.Done()
 	from, _ := l.(*Listener)
-	const shortest, longest = 10 * time.Millisecond, time.Second
-	pause := shortest
-	for {
-		c, err := l.Accept()
-		switch {
-		case err == nil:
-			pause = shortest
-			s.arrive(from, c)
-			continue
-		case s.closing() || errors.Is(err, net.ErrClosed):
-			return
-		}
-		s.log.Warn("accept failed, trying again", "listener", l.Addr().String(), "pause", pause, "error", err)
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-s.stopping:
-			t.Stop()
-			return
-		}
-		pause = min(2*pause, longest)
-	}
+	// It ends when the server or the listener closes, which is no failure.
+	_ = acceptAll(l, s.log, s.stopping, func(c net.Conn) { s.arrive(from, c) })
 }
 
 // ServeConn takes over a connection, from a listener or from elsewhere (a
